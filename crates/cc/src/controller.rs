@@ -1,0 +1,78 @@
+//! The one interface between a congestion controller and whatever carries its packets.
+
+use crate::event::{Ack, Loss, Sent};
+use crate::units::{Bytes, Duration, Rate};
+use std::fmt::Debug;
+
+/// What a controller is told before the first packet.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Setup {
+    /// Bytes of one full packet as the host counts them: one "segment" of the papers.
+    pub mss: Bytes,
+    /// First window; RFC 6928 and RFC 9002 §7.2 say ten segments.
+    pub initial_window: Bytes,
+    /// First slow-start threshold, where the operator or path memory gives one.
+    pub initial_ssthresh: Option<Bytes>,
+    /// Round trip to assume before the first sample.
+    pub initial_rtt: Duration,
+    /// Rate of the link in this direction, packets counted as the host counts them, where the
+    /// operator gives it. Only controllers that say so use it.
+    pub link_rate: Option<Rate>,
+}
+
+impl Setup {
+    /// Ten segments of `mss`, no known threshold or rate, 333 ms assumed (RFC 9002 §6.2.2).
+    pub fn new(mss: Bytes) -> Self {
+        Setup {
+            mss,
+            initial_window: mss * 10,
+            initial_ssthresh: None,
+            initial_rtt: Duration::from_millis(333),
+            link_rate: None,
+        }
+    }
+}
+
+/// A controller's inner state for tapes, logs and plots.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Snapshot {
+    /// Congestion window.
+    pub cwnd: Bytes,
+    /// Slow-start threshold, where the controller has one.
+    pub ssthresh: Option<Bytes>,
+    /// Pacing rate, where the controller sets one.
+    pub pacing_rate: Option<Rate>,
+    /// Name of the phase the controller is in: "slow start", "recovery", "probe bandwidth", …
+    pub phase: &'static str,
+}
+
+/// A congestion controller: hears events, answers with a window and a rate.
+///
+/// The host sends while bytes in flight are below [`cwnd`](Controller::cwnd) and not faster than
+/// [`pacing_rate`](Controller::pacing_rate). Implementations never mention a transport, read no clock
+/// and stay within their bounds for any order of events.
+pub trait Controller: Debug + Send + Sync {
+    /// The name users type, in lower case.
+    fn name(&self) -> &'static str;
+    /// A packet left.
+    fn on_sent(&mut self, sent: &Sent);
+    /// An acknowledgment arrived.
+    fn on_ack(&mut self, ack: &Ack);
+    /// Packets were declared lost or marked.
+    fn on_loss(&mut self, loss: &Loss);
+    /// Bytes that may be in flight now; at least two segments.
+    fn cwnd(&self) -> Bytes;
+    /// Rate at which packets may leave; `None` leaves the spacing to the host, which then paces at
+    /// 1.25 windows per smoothed round trip (RFC 9002 §7.7).
+    fn pacing_rate(&self) -> Option<Rate>;
+    /// Inner state for people to look at.
+    fn snapshot(&self) -> Snapshot;
+    /// A copy with the same state, for hosts that hold controllers as trait objects.
+    fn boxed_clone(&self) -> Box<dyn Controller>;
+}
+
+impl Clone for Box<dyn Controller> {
+    fn clone(&self) -> Self {
+        self.boxed_clone()
+    }
+}

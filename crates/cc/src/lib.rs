@@ -1,0 +1,13 @@
+//! Congestion controllers as pure state machines.
+//!
+//! A controller hears [`Sent`], [`Ack`] and [`Loss`] and answers with a window and a pacing rate. It
+//! owns no clock, no socket and no random numbers, so one file serves the simulator, the QUIC channel
+//! and, as integer C, the kernel's TCP.
+
+pub mod controller;
+pub mod event;
+pub mod units;
+
+pub use controller::{Controller, Setup, Snapshot};
+pub use event::{Ack, Loss, Rtt, Sent, Signal};
+pub use units::{Ber, Bytes, Duration, ParseUnitError, Rate, Share, Time};

@@ -1,0 +1,1 @@
+//! Sockets, namespaces, TUN emulator, terminal and gateway.

@@ -1,0 +1,1 @@
+//! The accelerator without a socket or a clock: QUIC channel, sessions, credit.

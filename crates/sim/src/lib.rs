@@ -1,0 +1,1 @@
+//! Virtual clock, link elements, scenarios and the channel over simulated links.
