@@ -1,0 +1,5 @@
+//! Who may talk to whom: the keys of both ends.
+
+mod keys;
+
+pub use keys::{KeyError, PublicKey, SecretKey};
