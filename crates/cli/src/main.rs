@@ -1,2 +1,60 @@
-//! The skyhaul command.
-fn main() {}
+//! The `skyhaul` command.
+//!
+//! Results go to standard output; progress, warnings and logs go to standard error. The exit status is 0 when
+//! all is well, 1 when a check failed and 2 when the request could not be carried out.
+
+mod commands;
+mod failure;
+
+use clap::Parser;
+use failure::Failure;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use tracing_subscriber::EnvFilter;
+
+/// Carries TCP over satellite links at the speed of the link.
+///
+/// Logs go to standard error; SKYHAUL_LOG chooses how much (error, warn, info, debug, trace, or per module as
+/// in "warn,skyhaul_live=debug"; default warn).
+#[derive(Parser)]
+#[command(name = "skyhaul", version, arg_required_else_help = true)]
+#[command(after_help = "First command to try, as root:\n  skyhaul link p1.down-270 -- ping -c 5 10.77.0.2")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// One variant per command; each lives in `commands/NAME.rs`.
+#[derive(clap::Subcommand)]
+enum Command {
+    Link(commands::link::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let outcome = start_log().and_then(|()| match cli.command {
+        Command::Link(args) => commands::link::run(args),
+    });
+    match outcome {
+        Ok(code) => code,
+        Err(failure) => {
+            eprintln!("skyhaul: {failure}");
+            failure.exit_code()
+        }
+    }
+}
+
+/// Sends the log to standard error, as much of it as SKYHAUL_LOG asks for.
+fn start_log() -> Result<(), Failure> {
+    let wanted = std::env::var("SKYHAUL_LOG").unwrap_or_default();
+    let wanted = if wanted.is_empty() { "warn" } else { wanted.as_str() };
+    let filter = EnvFilter::try_new(wanted).map_err(|error| {
+        Failure::request(format!("SKYHAUL_LOG wants a level such as \"info\", has \"{wanted}\": {error}"))
+    })?;
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .init();
+    Ok(())
+}

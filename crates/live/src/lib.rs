@@ -1,1 +1,3 @@
 //! Sockets, namespaces, TUN emulator, terminal and gateway.
+
+pub mod netns;
