@@ -5,9 +5,16 @@
 //! and, as integer C, the kernel's TCP.
 
 pub mod controller;
+pub mod controllers;
 pub mod event;
+pub mod parts;
+pub mod registry;
+#[cfg(test)]
+mod testing;
 pub mod units;
+pub mod window;
 
 pub use controller::{Controller, Setup, Snapshot};
 pub use event::{Ack, Loss, Rtt, Sent, Signal};
 pub use units::{Ber, Bytes, Duration, ParseUnitError, Rate, Share, Time};
+pub use window::Window;

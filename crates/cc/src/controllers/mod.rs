@@ -1,0 +1,10 @@
+//! One file per controller; each opens with its citation, its equations, its constants and the
+//! places where it departs from its source.
+
+pub mod cubic;
+pub mod newreno;
+pub mod rate;
+
+pub use cubic::Cubic;
+pub use newreno::NewReno;
+pub use rate::GivenRate;

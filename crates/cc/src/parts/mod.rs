@@ -1,0 +1,18 @@
+//! Pieces that hosts and controllers share, so that nobody computes a round, a rate or an episode in
+//! a way of their own.
+
+pub mod cubic_curve;
+pub mod delivery;
+pub mod episode;
+pub mod extreme;
+pub mod hystart;
+pub mod rounds;
+pub mod rtt;
+
+pub use cubic_curve::CubicCurve;
+pub use delivery::{DeliveryEstimator, DeliverySample, PacketState};
+pub use episode::Episodes;
+pub use extreme::{WindowedMax, WindowedMin};
+pub use hystart::HyStart;
+pub use rounds::Rounds;
+pub use rtt::RttEstimator;
