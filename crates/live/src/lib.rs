@@ -1,3 +1,4 @@
 //! Sockets, namespaces, TUN emulator, terminal and gateway.
 
 pub mod netns;
+pub mod testbed;

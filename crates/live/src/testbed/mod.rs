@@ -1,0 +1,143 @@
+//! The lab on hosts: real client and server programs, the kernel's network stack, an emulated link in between.
+
+pub mod files;
+pub mod ftp;
+pub mod http;
+pub mod iperf;
+pub mod measure;
+pub mod row;
+pub mod scheme;
+pub mod servers;
+pub mod transfer;
+pub mod workload;
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use skyhaul_cc::units::Bytes;
+
+use crate::netns::{Namespace, NetnsError};
+
+/// Where client and server programs run.
+#[derive(Clone, Copy, Debug)]
+pub struct Ends<'a> {
+    /// The host of the client programs.
+    pub client: &'a Namespace,
+    /// The host of the server programs.
+    pub server: &'a Namespace,
+    /// The server's address as the client knows it.
+    pub address: IpAddr,
+}
+
+/// What a run is doing, for progress displays.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Progress {
+    /// Starting hosts, link, programs; logging in.
+    SettingUp,
+    /// A file is on its way.
+    Moving {
+        /// What has arrived.
+        received: Bytes,
+        /// Size of the file.
+        total: Bytes,
+        /// Since the data connection was opened.
+        elapsed: Duration,
+        /// When it will be stopped, counted likewise.
+        limit: Duration,
+    },
+    /// Objects of this size are being fetched.
+    Object {
+        /// Their size.
+        bytes: Bytes,
+    },
+    /// iperf3 sends.
+    Streaming {
+        /// Since its start.
+        elapsed: Duration,
+        /// For how long it will send.
+        limit: Duration,
+    },
+    /// The transfer is over and the received file is being compared with the source.
+    Checking,
+}
+
+/// Is told what a run is doing, several times a second.
+pub type Watch<'a> = &'a mut dyn FnMut(Progress);
+
+/// Why a run could not be carried out.
+#[derive(Debug)]
+pub enum LabError {
+    /// A program is not installed.
+    Missing {
+        /// Its name.
+        program: &'static str,
+        /// The Debian package that has it.
+        package: &'static str,
+    },
+    /// A program could not be started.
+    Start {
+        /// Its name.
+        program: String,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A server was started and does not listen.
+    NotListening {
+        /// Its name.
+        program: &'static str,
+        /// Where it should.
+        address: SocketAddr,
+        /// What it said.
+        said: String,
+    },
+    /// Something could not be done with a file or folder.
+    Io {
+        /// "write the source file" or the like.
+        action: &'static str,
+        /// Of what.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Namespaces or what is in them.
+    Netns(NetnsError),
+}
+
+impl LabError {
+    fn io(action: &'static str, path: &Path, source: io::Error) -> LabError {
+        LabError::Io { action, path: path.to_owned(), source }
+    }
+
+    fn start(program: &str, source: io::Error) -> LabError {
+        LabError::Start { program: program.to_owned(), source }
+    }
+}
+
+impl fmt::Display for LabError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LabError::Missing { program, package } => {
+                write!(f, "{program} is not installed; on Debian and Ubuntu: apt-get install {package}")
+            }
+            LabError::Start { program, source } => write!(f, "can't start {program}: {source}"),
+            LabError::NotListening { program, address, said } => {
+                write!(f, "{program} does not listen on {address}; it says: {}", said.trim())
+            }
+            LabError::Io { action, path, source } => {
+                write!(f, "can't {action} {}: {source}", path.display())
+            }
+            LabError::Netns(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for LabError {}
+
+impl From<NetnsError> for LabError {
+    fn from(error: NetnsError) -> LabError {
+        LabError::Netns(error)
+    }
+}

@@ -1,0 +1,83 @@
+//! One line of results: what every table, JSON array and CSV file of the lab consists of.
+
+use serde::{Deserialize, Serialize};
+
+/// The result of one run. Field names, units and meaning are a contract for scripts: columns are added, never changed.
+/// All rates are in bit/s, all times in seconds, all amounts in bytes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// Id of the scenario.
+    pub scenario: String,
+    /// The testbed: "hosts" for programs on the kernel's network stack.
+    pub on: String,
+    /// As given to `--scheme`.
+    pub scheme: String,
+    /// As given to `--workload`.
+    pub workload: String,
+    /// The congestion control that decides about the satellite link.
+    pub algorithm: String,
+    /// Greatest socket buffers of client and server host.
+    pub buffers: String,
+    /// Size of the file or object; for iperf3 what arrived.
+    pub bytes: u64,
+    /// What had arrived when the clock was stopped.
+    pub received_bytes: u64,
+    /// False if the transfer was stopped at its time limit or failed. Goodput then counts the bytes that arrived.
+    pub complete: bool,
+    /// From opening the data connection at the client to the last byte at the receiving program, or to the stop.
+    pub seconds: f64,
+    /// `received_bytes` over `seconds`.
+    pub goodput_bit_per_s: f64,
+    /// What the link could do at most for this size: bytes / (travel time + bytes at the payload rate after loss).
+    pub limit_bit_per_s: f64,
+    /// `goodput_bit_per_s` over `limit_bit_per_s`.
+    pub fraction_of_limit: f64,
+    /// How long the whole file would take at this goodput; only for stopped transfers.
+    pub extrapolated_seconds: Option<f64>,
+    /// Whether the received file has the SHA-256 of the source, or is its beginning if the transfer was stopped. Empty
+    /// for workloads without a file.
+    pub integrity_ok: Option<bool>,
+    /// False if the emulator could not keep up, twice; the figures then say little.
+    pub valid: bool,
+    /// Why `valid` is false.
+    pub invalid_reason: Option<String>,
+    /// Why the transfer failed.
+    pub error: Option<String>,
+    /// Seed of the link's random losses and of the file's content.
+    pub seed: u64,
+    /// Counts the repetitions of one command from 1.
+    pub repetition: u32,
+    /// From the start of the command to opening the data connection: connecting, login.
+    pub setup_seconds: Option<f64>,
+    /// The whole command, farewell included.
+    pub command_seconds: f64,
+    /// From the start of the request to the first byte of the answer, median; only for objects.
+    pub first_byte_seconds: Option<f64>,
+    /// How often an object was fetched; the times are medians over these.
+    pub fetches: Option<u32>,
+    /// Processor time of `skyhaul terminal` during the run.
+    pub terminal_cpu_seconds: Option<f64>,
+    /// Processor time of `skyhaul gateway` during the run.
+    pub gateway_cpu_seconds: Option<f64>,
+    /// Both, for each 10⁹ bytes that arrived.
+    pub cpu_seconds_per_gb: Option<f64>,
+    /// Greatest resident memory of `skyhaul terminal`.
+    pub terminal_peak_bytes: Option<u64>,
+    /// Greatest resident memory of `skyhaul gateway`.
+    pub gateway_peak_bytes: Option<u64>,
+    /// Packets the link lost in the direction of the payload, queue overflow not counted.
+    pub link_lost_packets: Option<u64>,
+    /// Packets that found the queue in front of the link full, in the direction of the payload.
+    pub queue_dropped_packets: Option<u64>,
+    /// What the paper behind the scenario reports for its own accelerator, where it does.
+    pub published_bit_per_s: Option<f64>,
+    /// "exact", "about" or "more than".
+    pub published_kind: Option<String>,
+}
+
+impl Row {
+    /// Whether nothing went wrong: the bytes are right, the emulator kept up, the programs succeeded.
+    pub fn passed(&self) -> bool {
+        self.valid && self.error.is_none() && self.integrity_ok != Some(false)
+    }
+}
