@@ -1,4 +1,5 @@
 //! Sockets, namespaces, TUN emulator, terminal and gateway.
 
+pub mod config;
 pub mod netns;
 pub mod testbed;

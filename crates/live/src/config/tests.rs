@@ -1,0 +1,205 @@
+use std::path::Path;
+
+use proptest::prelude::*;
+use skyhaul_cc::units::{Bytes, Duration, Rate};
+
+use super::*;
+
+const KEY: &str = "skyhaul-ed25519:Gb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=";
+const OTHER_KEY: &str = "skyhaul-ed25519:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+
+fn terminal(rest: &str) -> Result<Config, ConfigError> {
+    let text = format!(
+        "[channel]\ngateway = \"10.77.0.2:4433\"\n[keys]\nsecret_file = \"t.key\"\npeer = \"{KEY}\"\n{rest}"
+    );
+    Config::parse(&text, Path::new("/etc/skyhaul/terminal.toml"), Role::Terminal)
+}
+
+fn gateway(rest: &str) -> Result<Config, ConfigError> {
+    let text = format!(
+        "[channel]\nlisten = \"0.0.0.0:4433\"\n[keys]\nsecret_file = \"/keys/g.key\"\n\
+         [[peer]]\nname = \"ship\"\nkey = \"{KEY}\"\nnetworks = [\"10.77.1.0/24\", \"fd77:1::/64\"]\n{rest}"
+    );
+    Config::parse(&text, Path::new("gateway.toml"), Role::Gateway)
+}
+
+/// The error of a terminal's file whose line 6 is `line`.
+fn complaint(line: &str) -> String {
+    terminal(line).unwrap_err().to_string()
+}
+
+#[test]
+fn a_short_file_is_enough_and_the_rest_has_defaults() {
+    let config = terminal("").unwrap();
+    assert_eq!(config.role(), Role::Terminal);
+    assert_eq!(config.secret_file, Path::new("/etc/skyhaul/t.key"));
+    assert_eq!(config.peers[0].key.to_string(), KEY);
+    assert_eq!(config.link.controller, "bbr");
+    assert_eq!((config.link.rtt, config.link.mtu), (DEFAULT_RTT, Bytes(1500)));
+    assert_eq!(config.intercept, None);
+    assert!(!config.is_transparent());
+    assert_eq!(gateway("").unwrap().secret_file, Path::new("/keys/g.key"));
+}
+
+#[test]
+fn every_key_is_read() {
+    let config = gateway(
+        "[link]\ncontroller = \"rate\"\nsend_rate = \"150 Mbit/s\"\nrtt = \"540 ms\"\nmtu = 1400\n\
+         [intercept]\ninterfaces = [\"lan\", \"eth0.5\"]\npreserve_source = true\nports = [21, \"5000-6000\"]\n\
+         only = [\"10.77.1.0/24\"]\nexclude = [\"10.77.1.9\"]\n\
+         [[socks5]]\nlisten = \"127.0.0.1:1080\"\npeer = \"ship\"\n\
+         [[http_connect]]\nlisten = \"[::1]:8080\"\n\
+         [[forward]]\nlisten = \"127.0.0.1:2222\"\nto = \"10.77.1.2:22\"\n\
+         [egress]\nallow = [\"10.0.0.0/8\"]\ndeny = [\"10.1.0.0/16\"]\npreserve_source = true\n\
+         [limits]\nmemory = \"64 MiB\"\nflows = 10\nconnect_timeout = \"3 s\"\nroute_mark = 77\n",
+    )
+    .unwrap();
+    assert_eq!(config.link.send_rate, Some(Rate::mbit(150)));
+    assert_eq!((config.link.rtt, config.link.mtu), (Duration::from_millis(540), Bytes(1400)));
+    let intercept = config.intercept.as_ref().unwrap();
+    assert_eq!(intercept.interfaces, ["lan", "eth0.5"]);
+    assert_eq!(intercept.ports[1], Ports { first: 5000, last: 6000 });
+    assert_eq!(config.socks5[0].peer.as_deref(), Some("ship"));
+    assert_eq!(config.forward[0].to.to_string(), "10.77.1.2:22");
+    assert!(config.egress.permits("10.2.0.1".parse().unwrap()));
+    assert!(!config.egress.permits("10.1.0.1".parse().unwrap()), "denied counts more than allowed");
+    assert!(!config.egress.permits("11.0.0.1".parse().unwrap()));
+    assert_eq!(config.limits.route_mark, 77);
+    assert_eq!(config.limits.connect_timeout, Duration::from_secs(3));
+}
+
+#[test]
+fn this_host_and_its_link_are_out_of_reach_by_default() {
+    let egress = terminal("").unwrap().egress;
+    for denied in
+        ["127.0.0.1", "::1", "::ffff:127.0.0.1", "169.254.169.254", "fe80::1", "0.0.0.0", "224.0.0.1"]
+    {
+        assert!(!egress.permits(denied.parse().unwrap()), "{denied}");
+    }
+    for allowed in ["10.77.2.2", "192.0.2.1", "2001:db8::1"] {
+        assert!(egress.permits(allowed.parse().unwrap()), "{allowed}");
+    }
+}
+
+#[test]
+fn mistakes_name_file_line_key_found_and_expected() {
+    for (line, wanted) in [
+        (
+            "[link]\nsend_rate = \"150\"",
+            "line 7: link.send_rate: found \"150\", expected a bit rate with its unit",
+        ),
+        ("[link]\nsend_rate = 150", "line 7: link.send_rate: found 150, expected a bit rate"),
+        ("[link]\n\nmtu = 100", "line 8: link.mtu: found 100, expected a number of bytes from 1280"),
+        ("[link]\nrtt = 0.5", "line 7: link.rtt: found 0.5, expected a time with its unit"),
+        (
+            "[link]\nrate = 1",
+            "line 7: link.rate: found an unknown key, expected one of the keys controller, send_rate",
+        ),
+        (
+            "[link]\ncontroller = \"vegas\"",
+            "line 7: link.controller: found \"vegas\", expected one of bbr, cubic",
+        ),
+        ("[link]\ncontroller = \"rate\"", "line 7: link.controller: found \"rate\" without link.send_rate"),
+        ("[lnk]", "line 6: lnk: found an unknown key, expected one of the keys channel, keys, link"),
+        ("[[intercept]]", "line 6: intercept: found a list, expected a section opened by [intercept]"),
+        (
+            "[intercept]",
+            "line 6: intercept.interfaces: found nothing, expected a list of one or more network",
+        ),
+        (
+            "[intercept]\ninterfaces = []",
+            "line 7: intercept.interfaces: found a list, expected a list of one or more",
+        ),
+        (
+            "[intercept]\ninterfaces = [\"a b\"]",
+            "line 7: intercept.interfaces: found \"a b\", expected a list",
+        ),
+        (
+            "[intercept]\ninterfaces = [\"a\"]\nports = [0]",
+            "line 8: intercept.ports: found 0, expected ports such as",
+        ),
+        (
+            "[intercept]\ninterfaces = [\"a\"]\npreserve_source = 1",
+            "line 8: intercept.preserve_source: found 1, expected true or false",
+        ),
+        (
+            "[intercept]\ninterfaces = [\"a\"]\nexclude = [\"10.0.0.1/8\"]",
+            "line 8: intercept.exclude: found \"10.0.0.1/8\", expected blocks",
+        ),
+        (
+            "[socks5]\nlisten = \"1\"",
+            "line 6: socks5: found a section, expected tables, each opened by [[socks5]]",
+        ),
+        (
+            "[[socks5]]\nlisten = \"localhost\"",
+            "line 7: socks5.listen: found \"localhost\", expected an address and port",
+        ),
+        (
+            "[[socks5]]\nlisten = \"[::1]:1080\"\npeer = \"gateway\"",
+            "line 8: socks5.peer: found an unknown key",
+        ),
+        ("[[forward]]\nlisten = \"[::1]:1080\"", "line 6: forward.to: found nothing, expected \"HOST:PORT\""),
+        (
+            "[limits]\nmemory = \"1 MiB\"",
+            "line 7: limits.memory: found \"1 MiB\", expected an amount of data of at least 4 MiB",
+        ),
+        ("[limits]\nflows = -1", "line 7: limits.flows: found -1, expected a number of connections"),
+        (
+            "[limits]\nconnect_timeout = \"0 s\"",
+            "line 7: limits.connect_timeout: found \"0 s\", expected a time",
+        ),
+        ("[limits\n", "line 6: found `[limits` ("),
+    ] {
+        let error = complaint(line);
+        assert!(error.starts_with("/etc/skyhaul/terminal.toml: "), "{error}");
+        assert!(error.contains(wanted), "for {line:?}:\n found    {error}\n expected {wanted}");
+    }
+}
+
+#[test]
+fn a_gateway_needs_peers_that_differ() {
+    let text = "[channel]\nlisten = \"0.0.0.0:4433\"\n[keys]\nsecret_file = \"g.key\"\n";
+    let error = Config::parse(text, Path::new("g.toml"), Role::Gateway).unwrap_err().to_string();
+    assert!(error.contains("found no [[peer]], expected one [[peer]] for every terminal"), "{error}");
+    let same_name = gateway(&format!("[[peer]]\nname = \"ship\"\nkey = \"{OTHER_KEY}\"\n")).unwrap_err();
+    assert!(same_name.to_string().contains("line 9: peer: found a second peer \"ship\""), "{same_name}");
+    let same_key = gateway(&format!("[[peer]]\nname = \"boat\"\nkey = \"{KEY}\"\n")).unwrap_err();
+    assert!(same_key.to_string().contains("found the key of another peer"), "{same_key}");
+}
+
+#[test]
+fn a_gateway_knows_which_terminal_an_address_lies_behind() {
+    let ship = gateway("").unwrap();
+    assert_eq!(ship.peer_for("192.0.2.1".parse().unwrap()).unwrap().name, "ship", "the only one");
+    let fleet = gateway(&format!(
+        "[[peer]]\nname = \"boat\"\nkey = \"{OTHER_KEY}\"\nnetworks = [\"10.77.0.0/16\"]\n"
+    ))
+    .unwrap();
+    let behind = |address: &str| fleet.peer_for(address.parse().unwrap()).map(|peer| peer.name.as_str());
+    assert_eq!(behind("10.77.1.2"), Some("ship"), "the smaller block knows better");
+    assert_eq!(behind("10.77.9.2"), Some("boat"));
+    assert_eq!(behind("192.0.2.1"), None);
+    let forward = gateway(&format!(
+        "[[peer]]\nname = \"boat\"\nkey = \"{OTHER_KEY}\"\n[[forward]]\nlisten = \"[::1]:1\"\nto = \"host:22\"\n"
+    ));
+    let error = forward.unwrap_err().to_string();
+    assert!(
+        error.contains("line 12: forward: found a forward to host:22, which lies in no peer's"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_terminals_file_does_not_do_for_a_gateway() {
+    let text = format!("[channel]\ngateway = \"a:1\"\n[keys]\nsecret_file = \"t\"\npeer = \"{KEY}\"\n");
+    let error = Config::parse(&text, Path::new("t.toml"), Role::Gateway).unwrap_err().to_string();
+    assert!(error.contains("line 1: channel.listen: found nothing, expected an address and port"), "{error}");
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_the_reader_panic(text in "[\\[\\]a-z_=\"0-9. \n#{},]{0,200}") {
+        let _ = terminal(&text);
+        let _ = gateway(&text);
+    }
+}
