@@ -26,14 +26,17 @@ struct Cli {
 
 /// One variant per command; each lives in `commands/NAME.rs`.
 #[derive(clap::Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "there is one command per run")]
 enum Command {
     Link(commands::link::Args),
+    Pair(commands::pair::Args),
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let outcome = start_log().and_then(|()| match cli.command {
         Command::Link(args) => commands::link::run(args),
+        Command::Pair(args) => commands::pair::run(args),
     });
     match outcome {
         Ok(code) => code,
