@@ -1,0 +1,384 @@
+//! BBR version 1: N. Cardwell, Y. Cheng, C. S. Gunn, S. H. Yeganeh, V. Jacobson, "BBR:
+//! congestion-based congestion control", ACM Queue 14(5) (2016), and
+//! draft-cardwell-iccrg-bbr-congestion-control-00 (2017); the allowance for bundled ACKs as in
+//! I. Swett's and P. Jha's 2019 addition to Linux. It models the path (greatest delivery rate, least
+//! round trip) and takes no notice of single losses.
+//!
+//! ```text
+//! BtlBw         = max of delivery-rate samples over 10 rounds
+//! RTprop        = min of round trips over 10 s
+//! pace          = gain * BtlBw * 0.99
+//! window        = gain * BtlBw * RTprop + bundle + 3 quanta,    quantum = 1 ms of pace, 1 segment to 64 KiB
+//! bundle        = max over 10 rounds of (acknowledged - BtlBw * time) within an epoch, <= 100 ms of BtlBw
+//! start-up      gains 2.885, 2.885 until BtlBw grew less than 1.25-fold in 3 rounds
+//! drain         gains 0.347, 2.885 until in flight <= BDP
+//! probe rate    pacing gains 1.25, 0.75, 1, 1, 1, 1, 1, 1, one per RTprop; window gain 2
+//! probe RTT     4 segments for 200 ms and a round trip, when RTprop was not seen for 10 s
+//! timeout       window = in flight, restored when a packet sent later is acknowledged
+//! ```
+//!
+//! | symbol    | here               | unit  | default |
+//! |-----------|--------------------|-------|---------|
+//! | 2 / ln 2  | [`HIGH_GAIN`]      | 1     | 2.885   |
+//! | BtlBw     | `bandwidth`        | bit/s |         |
+//! | RTprop    | `round_trip`       | s     |         |
+//! | margin    | [`MARGIN`]         | 1     | 0.99    |
+//!
+//! Readings and differences:
+//! * A sample within 1 % of RTprop counts as having seen it. Nanosecond clocks never see the same
+//!   minimum twice, and every needless probe costs 8 to 14 % of a geostationary link's time.
+//! * Packet conservation in the first round of recovery is left out: random loss on a satellite link
+//!   begins such a round all the time.
+//! * An ACK that was limited by the application does not make the window grow.
+//! * The first phase of the cycle, random in Linux, comes from the time's nanoseconds, so that a replay
+//!   repeats it.
+//! * Policer detection ("long-term bandwidth sampling") is left out.
+
+use crate::controller::{Controller, Setup, Snapshot};
+use crate::event::{Ack, Loss, Sent, Signal};
+use crate::parts::WindowedMax;
+use crate::units::{Bytes, Duration, Rate, Time};
+use crate::window::Window;
+
+/// 2 / ln 2: the least gain that doubles the rate each round.
+pub const HIGH_GAIN: f64 = 2.885;
+/// Inverse of the start-up gain, to empty the queue start-up made.
+const DRAIN_GAIN: f64 = 1.0 / HIGH_GAIN;
+/// Window gain while probing the rate.
+const CWND_GAIN: f64 = 2.0;
+/// Pacing gains, one per RTprop.
+const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
+/// Pacing stays 1 % below the estimate, so that queues empty.
+pub const MARGIN: f64 = 0.99;
+/// Rounds over which the greatest delivery rate is kept.
+const BANDWIDTH_ROUNDS: u64 = 10;
+/// Time over which the least round trip is kept.
+const ROUND_TRIP_LIFE: Duration = Duration::from_secs(10);
+/// A round trip within this factor of RTprop has seen it.
+const SEEN: f64 = 1.01;
+/// Length of the round-trip probe.
+const PROBE_TIME: Duration = Duration::from_millis(200);
+/// Least window in segments.
+const LEAST_SEGMENTS: u64 = 4;
+/// Growth that says the pipe is not full yet.
+const FULL_PIPE_GROWTH: f64 = 1.25;
+/// Rounds without it that say the pipe is full.
+const FULL_PIPE_ROUNDS: u32 = 3;
+/// Longest bundle of ACKs that is allowed for.
+const BUNDLE_MOST: Duration = Duration::from_millis(100);
+/// Rounds over which the greatest bundle is kept.
+const BUNDLE_ROUNDS: u64 = 10;
+/// Greatest quantum of sending.
+const QUANTUM_MOST: Bytes = Bytes::kib(64);
+
+/// BBR version 1.
+#[derive(Clone, Debug)]
+pub struct Bbr {
+    mss: Bytes,
+    initial_window: Bytes,
+    window: Window,
+    pace: Rate,
+    /// Whether a round trip was measured and the pace is no longer a guess.
+    measured: bool,
+    mode: Mode,
+    round: u64,
+    bandwidth: WindowedMax<Rate>,
+    round_trip: Option<(Duration, Time)>,
+    full: FullPipe,
+    bundle: Bundle,
+    delivered: Bytes,
+    lost_in_phase: bool,
+    /// Window to return to after a timeout, and the moment it happened.
+    restore: Option<(Window, Time)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Mode {
+    StartUp,
+    Drain,
+    ProbeRate { phase: usize, since: Time },
+    ProbeRoundTrip { prior: Window, low_until: Option<Time>, round_passed: bool },
+}
+
+/// Has the delivery rate stopped growing?
+#[derive(Clone, Copy, Debug, Default)]
+struct FullPipe {
+    best: f64,
+    rounds: u32,
+    reached: bool,
+}
+
+/// How far ACKs run ahead of the estimated rate because they come in bundles.
+#[derive(Clone, Debug)]
+struct Bundle {
+    since: Time,
+    acked: Bytes,
+    greatest: WindowedMax<Bytes>,
+}
+
+impl Bbr {
+    /// A controller in start-up at its initial window.
+    pub fn new(setup: &Setup) -> Self {
+        let window = Window::from_bytes(setup.initial_window, setup.mss);
+        Bbr {
+            mss: setup.mss,
+            initial_window: setup.initial_window,
+            window,
+            pace: setup.initial_window.per(setup.initial_rtt).scale(HIGH_GAIN),
+            measured: false,
+            mode: Mode::StartUp,
+            round: 0,
+            bandwidth: WindowedMax::new(BANDWIDTH_ROUNDS),
+            round_trip: None,
+            full: FullPipe::default(),
+            bundle: Bundle {
+                since: Time::ZERO,
+                acked: Bytes::ZERO,
+                greatest: WindowedMax::new(BUNDLE_ROUNDS),
+            },
+            delivered: Bytes::ZERO,
+            lost_in_phase: false,
+            restore: None,
+        }
+    }
+
+    fn pacing_gain(&self) -> f64 {
+        match self.mode {
+            Mode::StartUp => HIGH_GAIN,
+            Mode::Drain => DRAIN_GAIN,
+            Mode::ProbeRate { phase, .. } => CYCLE[phase % CYCLE.len()],
+            Mode::ProbeRoundTrip { .. } => 1.0,
+        }
+    }
+
+    fn cwnd_gain(&self) -> f64 {
+        match self.mode {
+            Mode::StartUp | Mode::Drain => HIGH_GAIN,
+            Mode::ProbeRate { .. } => CWND_GAIN,
+            Mode::ProbeRoundTrip { .. } => 1.0,
+        }
+    }
+
+    /// Bytes to have in flight for a gain: nothing measured yet means the initial window.
+    fn in_flight_for(&self, gain: f64) -> Bytes {
+        match (self.bandwidth.get(), self.round_trip) {
+            (Some(rate), Some((rtt, _))) => {
+                let quantum =
+                    self.pace.bytes_in(Duration::from_millis(1)).clamp(self.mss, QUANTUM_MOST.max(self.mss));
+                Bytes::from_f64(rate.bdp(rtt).as_f64() * gain) + quantum * 3
+            }
+            _ => self.initial_window,
+        }
+    }
+
+    fn update_bandwidth(&mut self, ack: &Ack) {
+        if let Some(rate) = ack.delivery_rate {
+            if !ack.app_limited || self.bandwidth.get().is_none_or(|best| rate >= best) {
+                self.bandwidth.update(self.round, rate);
+            }
+        }
+    }
+
+    fn update_bundle(&mut self, ack: &Ack) {
+        let Some(rate) = self.bandwidth.get() else { return };
+        let mut expected = rate.bytes_in(ack.now.since(self.bundle.since));
+        if self.bundle.acked <= expected {
+            self.bundle.since = ack.now;
+            self.bundle.acked = Bytes::ZERO;
+            expected = Bytes::ZERO;
+        }
+        self.bundle.acked += ack.acked;
+        let extra = self.bundle.acked.saturating_sub(expected).min(self.window.bytes(self.mss));
+        self.bundle.greatest.update(self.round, extra);
+    }
+
+    fn update_full_pipe(&mut self, ack: &Ack) {
+        if self.full.reached || !ack.round_start || ack.app_limited {
+            return;
+        }
+        let Some(rate) = self.bandwidth.get() else { return };
+        if rate.as_f64() >= self.full.best * FULL_PIPE_GROWTH {
+            self.full = FullPipe { best: rate.as_f64(), rounds: 0, reached: false };
+        } else {
+            self.full.rounds += 1;
+            self.full.reached = self.full.rounds >= FULL_PIPE_ROUNDS;
+        }
+    }
+
+    fn update_mode(&mut self, ack: &Ack) {
+        if self.mode == Mode::StartUp && self.full.reached {
+            self.mode = Mode::Drain;
+        }
+        if self.mode == Mode::Drain && ack.in_flight <= self.in_flight_for(1.0) {
+            self.enter_probe_rate(ack.now);
+        }
+        if let Mode::ProbeRate { phase, since } = self.mode {
+            let flight = ack.in_flight + ack.acked;
+            let long = self.round_trip.is_none_or(|(rtt, _)| ack.now.since(since) > rtt);
+            let gain = CYCLE[phase % CYCLE.len()];
+            let over = if gain > 1.0 {
+                long && (self.lost_in_phase || flight >= self.in_flight_for(gain))
+            } else if gain < 1.0 {
+                long || flight <= self.in_flight_for(1.0)
+            } else {
+                long
+            };
+            if over {
+                self.mode = Mode::ProbeRate { phase: (phase + 1) % CYCLE.len(), since: ack.now };
+                self.lost_in_phase = false;
+            }
+        }
+    }
+
+    fn enter_probe_rate(&mut self, now: Time) {
+        // Any phase but the draining one; the multiplier is 2⁶⁴ / golden ratio (Knuth, TAOCP 3, 6.4).
+        let draw = (now.as_nanos().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % 7;
+        let phase = if draw == 0 { 0 } else { draw as usize + 1 };
+        self.mode = Mode::ProbeRate { phase, since: now };
+        self.lost_in_phase = false;
+    }
+
+    fn update_round_trip(&mut self, ack: &Ack) {
+        let sample = ack.rtt.latest.max(Duration::from_nanos(1));
+        let (least, seen_at) = *self.round_trip.get_or_insert((sample, ack.now));
+        let expired = ack.now.since(seen_at) > ROUND_TRIP_LIFE;
+        if sample < least || expired {
+            self.round_trip = Some((sample, ack.now));
+        } else if sample <= least.mul_f64(SEEN) {
+            self.round_trip = Some((least, ack.now));
+        }
+        // A new least value, even a late one, needs no probe.
+        let probing = matches!(self.mode, Mode::ProbeRoundTrip { .. });
+        if expired && sample > least.mul_f64(SEEN) && !probing && !ack.app_limited {
+            self.mode = Mode::ProbeRoundTrip { prior: self.window, low_until: None, round_passed: false };
+        }
+        let low = self.mss * LEAST_SEGMENTS;
+        if let Mode::ProbeRoundTrip { prior, low_until, round_passed } = &mut self.mode {
+            match low_until {
+                None if ack.in_flight <= low => {
+                    *low_until = Some(ack.now + PROBE_TIME);
+                    *round_passed = false;
+                }
+                None => {}
+                Some(until) => {
+                    *round_passed |= ack.round_start;
+                    if *round_passed && ack.now > *until {
+                        self.window.set(self.window.segments().max(prior.segments()));
+                        if let Some((_, seen_at)) = &mut self.round_trip {
+                            *seen_at = ack.now;
+                        }
+                        if self.full.reached {
+                            self.enter_probe_rate(ack.now);
+                        } else {
+                            self.mode = Mode::StartUp;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn update_pace(&mut self, ack: &Ack) {
+        if !self.measured {
+            self.measured = true;
+            self.pace = self.cwnd().per(ack.rtt.smoothed).scale(HIGH_GAIN);
+        }
+        if let Some(rate) = self.bandwidth.get() {
+            let pace = rate.scale(self.pacing_gain() * MARGIN);
+            if self.full.reached || pace > self.pace {
+                self.pace = pace;
+            }
+        }
+    }
+
+    fn update_window(&mut self, ack: &Ack) {
+        if let Some((prior, at)) = self.restore {
+            if ack.sent_at <= at {
+                return;
+            }
+            self.restore = None;
+            self.window.set(self.window.segments().max(prior.segments()));
+        }
+        let window = self.window.bytes(self.mss);
+        let target = self.in_flight_for(self.cwnd_gain()) + self.bundle_allowance();
+        let next = if self.full.reached {
+            (window + ack.acked).min(target)
+        } else if window < target || self.delivered < self.initial_window {
+            window + ack.acked
+        } else {
+            window
+        };
+        let next = if ack.app_limited { next.min(window) } else { next };
+        self.set_window(next.max(self.mss * LEAST_SEGMENTS));
+    }
+
+    fn bundle_allowance(&self) -> Bytes {
+        match (self.full.reached, self.bandwidth.get(), self.bundle.greatest.get()) {
+            (true, Some(rate), Some(extra)) => extra.min(rate.bytes_in(BUNDLE_MOST)),
+            _ => Bytes::ZERO,
+        }
+    }
+
+    fn set_window(&mut self, bytes: Bytes) {
+        self.window = Window::from_bytes(bytes, self.mss);
+    }
+}
+
+impl Controller for Bbr {
+    fn name(&self) -> &'static str {
+        "bbr"
+    }
+
+    fn on_sent(&mut self, _: &Sent) {}
+
+    fn on_ack(&mut self, ack: &Ack) {
+        self.delivered += ack.acked;
+        if ack.round_start {
+            self.round = self.round.saturating_add(1);
+        }
+        self.update_bandwidth(ack);
+        self.update_bundle(ack);
+        self.update_full_pipe(ack);
+        self.update_mode(ack);
+        self.update_round_trip(ack);
+        self.update_pace(ack);
+        self.update_window(ack);
+    }
+
+    fn on_loss(&mut self, loss: &Loss) {
+        self.lost_in_phase |= loss.lost > Bytes::ZERO;
+        if loss.signal == Signal::Timeout {
+            let prior = self.restore.map_or(self.window, |(prior, _)| prior);
+            self.restore = Some((prior, loss.now));
+            let window = loss.in_flight.min(self.window.bytes(self.mss));
+            self.set_window(window.max(self.mss * LEAST_SEGMENTS));
+            self.full.best = 0.0;
+        }
+    }
+
+    fn cwnd(&self) -> Bytes {
+        let window = self.window.bytes(self.mss);
+        match self.mode {
+            Mode::ProbeRoundTrip { .. } => window.min(self.mss * LEAST_SEGMENTS),
+            _ => window,
+        }
+    }
+
+    fn pacing_rate(&self) -> Option<Rate> {
+        Some(self.pace.max(Rate::bit(1)))
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let phase = match self.mode {
+            Mode::StartUp => "start-up",
+            Mode::Drain => "drain",
+            Mode::ProbeRate { .. } => "probe rate",
+            Mode::ProbeRoundTrip { .. } => "probe round trip",
+        };
+        Snapshot { cwnd: self.cwnd(), ssthresh: None, pacing_rate: self.pacing_rate(), phase }
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Controller> {
+        Box::new(self.clone())
+    }
+}
