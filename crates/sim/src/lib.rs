@@ -1,7 +1,10 @@
 //! Virtual clock, link elements, scenarios and the channel over simulated links.
 //!
-//! Nothing here reads a clock or an unseeded generator.
+//! One link model ([`link::Link`]) and one scenario format ([`scenario::Scenario`]) serve both the
+//! simulator and the real-time emulator. Nothing here reads a clock or an unseeded generator.
 
 pub mod clock;
+pub mod link;
 pub mod rng;
+pub mod scenario;
 pub mod stats;
