@@ -60,7 +60,7 @@ const LOSS_DOUBT: f64 = 0.05;
 /// Loss so high that one round of it is enough.
 const LOSS_CERTAIN: f64 = 0.5;
 /// Weight of a new round in the noise.
-const NOISE_WEIGHT: f64 = 1.0 / 8.0;
+const NOISE_WEIGHT: f64 = 0.125;
 /// Noise is never taken to be more than this.
 const NOISE_MOST: f64 = 0.5;
 /// Fewer bytes than this many segments in a round tell nothing.

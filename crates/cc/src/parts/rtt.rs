@@ -28,6 +28,7 @@ impl RttEstimator {
                 let distance = old.smoothed.abs_diff(sample);
                 // RFC 6298 §2.3: the variation first, with the old smoothed value.
                 let variation = variation * 3 / 4 + distance / 4;
+                // tidy: allow(eight): RFC 6298 §2.3 gives a sample the weight 1/8.
                 let smoothed = old.smoothed * 7 / 8 + sample / 8;
                 (Rtt { latest: sample, smoothed, min: old.min.min(sample) }, variation)
             }
