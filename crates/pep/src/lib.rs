@@ -1,3 +1,17 @@
 //! The accelerator without a socket or a clock: QUIC channel, sessions, credit.
+//!
+//! [`Tunnel`] is one end. Live it is driven by `skyhaul-live`, in virtual time by `skyhaul-sim`; both
+//! run the same code, TLS included.
 
 pub mod auth;
+mod channel;
+mod credit;
+pub mod frame;
+mod reassembly;
+mod session;
+mod tunnel;
+
+pub use channel::{ChannelStats, Epoch, Tuning};
+pub use quinn_proto::EcnCodepoint;
+pub use session::Read;
+pub use tunnel::{Batch, Config, ControllerFactory, DownReason, Event, FlowId, PeerId, SetupError, Tunnel};

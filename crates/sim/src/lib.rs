@@ -8,3 +8,4 @@ pub mod link;
 pub mod rng;
 pub mod scenario;
 pub mod stats;
+pub mod tunnel;

@@ -1,0 +1,268 @@
+//! The full controller interface on top of unmodified quinn-proto.
+//!
+//! quinn-proto tells its congestion controller little: no packet numbers, one call per loss detection,
+//! no pacing rate. But the driver calls `poll_transmit`, and three facts suffice. One datagram per call
+//! with a strictly increasing `now` makes the send time the packet's name; when a packet is declared
+//! lost, so is every older one still outstanding; and the window may answer "open" or "closed" for each
+//! datagram, which leaves window and pacing to us.
+
+use quinn_proto::congestion as quinn;
+use quinn_proto::RttEstimator as QuinnRtt;
+use skyhaul_cc::parts::{DeliveryEstimator, Episodes, PacketState, Rounds, RttEstimator};
+use skyhaul_cc::{Ack, Bytes, Controller, Duration, Loss, Rate, Sent, Signal, Snapshot, Time};
+use std::any::Any;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+/// What quinn-proto said, to be worked off once its call has returned.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Heard {
+    /// A packet sent at this time was acknowledged.
+    Acked { sent: Instant },
+    /// The acknowledgment frame is complete.
+    AckEnd,
+    /// Everything outstanding up to this send time is lost.
+    Lost { sent: Instant, persistent: bool, bytes: u64 },
+}
+
+/// The controller quinn-proto sees: a gate that is open or closed, and a notebook.
+#[derive(Debug, Default)]
+pub(super) struct Gate {
+    open: AtomicBool,
+    heard: Mutex<Vec<Heard>>,
+}
+
+impl Gate {
+    pub(super) fn set(&self, open: bool) {
+        self.open.store(open, Ordering::Relaxed);
+    }
+
+    fn hear(&self, what: Heard) {
+        self.heard.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(what);
+    }
+
+    pub(super) fn take(&self, into: &mut Vec<Heard>) {
+        into.clear();
+        into.append(&mut self.heard.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
+    }
+}
+
+/// One handle on the gate; quinn-proto may copy it when the path changes.
+struct GateHandle(Arc<Gate>);
+
+impl quinn::Controller for GateHandle {
+    fn on_ack(&mut self, _: Instant, sent: Instant, _: u64, _: bool, _: &QuinnRtt) {
+        self.0.hear(Heard::Acked { sent });
+    }
+    fn on_end_acks(&mut self, _: Instant, _: u64, _: bool, _: Option<u64>) {
+        self.0.hear(Heard::AckEnd);
+    }
+    fn on_congestion_event(&mut self, _: Instant, sent: Instant, persistent: bool, bytes: u64) {
+        self.0.hear(Heard::Lost { sent, persistent, bytes });
+    }
+    fn on_mtu_update(&mut self, _: u16) {}
+    fn window(&self) -> u64 {
+        // Above 2^32 quinn-proto's own pacer is off; 1 lets nothing through but ACKs and probes.
+        match self.0.open.load(Ordering::Relaxed) {
+            true => u64::MAX >> 1,
+            false => 1,
+        }
+    }
+    fn clone_box(&self) -> Box<dyn quinn::Controller> {
+        Box::new(GateHandle(self.0.clone()))
+    }
+    fn initial_window(&self) -> u64 {
+        u64::MAX >> 1
+    }
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
+
+/// Builds handles on one gate: one factory per connection.
+pub(super) struct GateFactory(pub(super) Arc<Gate>);
+
+impl quinn::ControllerFactory for GateFactory {
+    fn build(self: Arc<Self>, _: Instant, _: u16) -> Box<dyn quinn::Controller> {
+        Box::new(GateHandle(self.0.clone()))
+    }
+}
+
+/// One packet that counts towards the window.
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    at: Time,
+    bytes: Bytes,
+    state: PacketState,
+    outstanding: bool,
+}
+
+/// Runs one of our controllers over the packets of one connection.
+#[derive(Debug)]
+pub(super) struct Host {
+    controller: Box<dyn Controller>,
+    rtt: RttEstimator,
+    rounds: Rounds,
+    episodes: Episodes,
+    delivery: DeliveryEstimator,
+    /// In order of sending; the front is outstanding, or the queue is empty.
+    records: VecDeque<Record>,
+    in_flight: Bytes,
+    /// The ACK being read: bytes and newest send time.
+    acked: Bytes,
+    newest: Option<Time>,
+    pub(super) lost_packets: u64,
+    pub(super) acked_packets: u64,
+    /// Losses whose bytes are not those quinn-proto counted; none, if the adapter is right.
+    pub(super) disagreements: u64,
+}
+
+impl Host {
+    pub(super) fn new(controller: Box<dyn Controller>, initial_rtt: Duration) -> Self {
+        Host {
+            controller,
+            rtt: RttEstimator::new(initial_rtt),
+            rounds: Rounds::new(),
+            episodes: Episodes::new(),
+            delivery: DeliveryEstimator::new(),
+            records: VecDeque::new(),
+            in_flight: Bytes::ZERO,
+            acked: Bytes::ZERO,
+            newest: None,
+            lost_packets: 0,
+            acked_packets: 0,
+            disagreements: 0,
+        }
+    }
+
+    /// Room for one more packet of this size?
+    pub(super) fn has_window(&self, packet: Bytes) -> bool {
+        self.in_flight + packet <= self.controller.cwnd()
+    }
+
+    /// The controller's rate, or 1.25 windows per round trip (RFC 9002 §7.7).
+    pub(super) fn pacing_rate(&self) -> Rate {
+        self.controller
+            .pacing_rate()
+            .unwrap_or_else(|| self.controller.cwnd().per(self.rtt.rtt().smoothed).scale(1.25))
+    }
+
+    pub(super) fn on_sent(&mut self, at: Time, bytes: Bytes) {
+        let state = self.delivery.on_sent(at, self.in_flight);
+        self.in_flight += bytes;
+        self.records.push_back(Record { at, bytes, state, outstanding: true });
+        self.controller.on_sent(&Sent { now: at, bytes, in_flight: self.in_flight });
+    }
+
+    /// The application has nothing to send although it may.
+    pub(super) fn mark_app_limited(&mut self) {
+        self.delivery.mark_app_limited(self.in_flight);
+    }
+
+    /// Works off what quinn-proto said; `time` turns its clock into ours, `overhead` is the header
+    /// bytes below QUIC that we count and it does not.
+    pub(super) fn hear(
+        &mut self,
+        now: Time,
+        heard: &[Heard],
+        time: impl Fn(Instant) -> Time,
+        overhead: Bytes,
+    ) {
+        for &what in heard {
+            match what {
+                Heard::Acked { sent } => self.acked_packet(now, time(sent)),
+                Heard::AckEnd => self.ack_end(now),
+                Heard::Lost { sent, persistent, bytes } => {
+                    self.lost(now, time(sent), persistent, Bytes(bytes), overhead);
+                }
+            }
+        }
+        while self.records.front().is_some_and(|record| !record.outstanding) {
+            self.records.pop_front();
+        }
+    }
+
+    fn acked_packet(&mut self, now: Time, sent_at: Time) {
+        // Handshake packets have no record; they are few and not congestion controlled.
+        let Ok(index) = self.records.binary_search_by_key(&sent_at, |record| record.at) else { return };
+        let record = &mut self.records[index];
+        if !record.outstanding {
+            return;
+        }
+        record.outstanding = false;
+        let record = *record;
+        self.in_flight -= record.bytes;
+        self.acked += record.bytes;
+        self.acked_packets += 1;
+        self.newest = self.newest.max(Some(sent_at));
+        self.delivery.on_packet_acked(&record.state, record.bytes, now, sent_at);
+    }
+
+    fn ack_end(&mut self, now: Time) {
+        let Some(sent_at) = self.newest.take() else { return };
+        self.rtt.on_sample(now - sent_at);
+        let rtt = self.rtt.rtt();
+        let sample = self.delivery.end_of_ack(Some(rtt.min));
+        let ack = Ack {
+            now,
+            sent_at,
+            acked: std::mem::take(&mut self.acked),
+            in_flight: self.in_flight,
+            peer_window: None,
+            rtt,
+            delivery_rate: sample.rate,
+            round_start: self.rounds.on_ack(now, sent_at),
+            app_limited: sample.app_limited,
+        };
+        self.controller.on_ack(&ack);
+    }
+
+    fn lost(&mut self, now: Time, sent_at: Time, persistent: bool, counted: Bytes, overhead: Bytes) {
+        let mut lost = Bytes::ZERO;
+        let mut packets = 0;
+        let mut newest = None;
+        if counted > Bytes::ZERO {
+            for record in self.records.iter_mut().take_while(|record| record.at <= sent_at) {
+                if std::mem::take(&mut record.outstanding) {
+                    lost += record.bytes;
+                    packets += 1;
+                    newest = Some(record.at);
+                }
+            }
+            if lost != counted + overhead * packets {
+                self.disagreements += 1;
+            }
+            self.in_flight -= lost;
+            self.lost_packets += packets;
+        }
+        let sent_at = newest.unwrap_or(sent_at);
+        let signal = match (counted > Bytes::ZERO, persistent) {
+            (false, _) => Signal::Ecn,
+            (true, true) => Signal::Timeout,
+            (true, false) => Signal::Gap,
+        };
+        self.controller.on_loss(&Loss {
+            now,
+            sent_at,
+            lost,
+            in_flight: self.in_flight,
+            rtt: self.rtt.rtt(),
+            signal,
+            new_episode: self.episodes.on_loss(now, sent_at),
+        });
+    }
+
+    pub(super) fn rtt(&self) -> skyhaul_cc::Rtt {
+        self.rtt.rtt()
+    }
+
+    pub(super) fn in_flight(&self) -> Bytes {
+        self.in_flight
+    }
+
+    pub(super) fn snapshot(&self) -> Snapshot {
+        self.controller.snapshot()
+    }
+}

@@ -1,0 +1,397 @@
+//! One QUIC connection as a state machine that we drive: quinn-proto for packets, streams, loss
+//! recovery and TLS; our controllers, our pacer.
+
+mod adapter;
+mod pacer;
+
+use adapter::{Gate, GateFactory, Heard, Host};
+use pacer::Pacer;
+use quinn_proto::{Connection, ConnectionEvent, FrameStats, Transmit, TransportConfig, VarInt};
+use skyhaul_cc::{Bytes, Controller, Duration, Rtt, Snapshot, Time};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Turns our [`Time`] into the clock of quinn-proto. Only differences count, so any `Instant` does.
+#[derive(Clone, Copy, Debug)]
+pub struct Epoch(Instant);
+
+impl Epoch {
+    /// `start` is the moment called [`Time::ZERO`].
+    pub fn new(start: Instant) -> Self {
+        Epoch(start)
+    }
+    pub(crate) fn instant(&self, time: Time) -> Instant {
+        self.0 + time.since_start()
+    }
+    /// A moment of that clock as ours.
+    pub fn time(&self, instant: Instant) -> Time {
+        Time::ZERO + instant.saturating_duration_since(self.0)
+    }
+}
+
+/// What both ends of a channel are tuned by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tuning {
+    /// Largest IP packet of the path. Fixed: nothing searches for a larger one.
+    pub mtu: u16,
+    /// Round trip to assume before the first sample.
+    pub initial_rtt: Duration,
+    /// Unacknowledged and unsent stream bytes kept for repair. 4 bandwidth-delay products are needed
+    /// under 1 % loss, because a packet may be lost two or three times.
+    pub send_window: Bytes,
+    /// The other end may acknowledge only every so many packets …
+    pub ack_every: u32,
+    /// … or after this time. The default of every second packet fills a 10 Mbit/s return link.
+    pub ack_delay: Duration,
+    /// Ping after this much silence, so that a dead path is noticed and NAT bindings live.
+    pub keep_alive: Duration,
+    /// Flows that may be open at once in each direction.
+    pub flows: u32,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Tuning {
+            mtu: 1500,
+            initial_rtt: Duration::from_millis(600),
+            send_window: Bytes::mib(64),
+            ack_every: 40,
+            ack_delay: Duration::from_millis(25),
+            keep_alive: Duration::from_secs(5),
+            flows: 4096,
+        }
+    }
+}
+
+const HEADERS_V4: u16 = 28;
+const HEADERS_V6: u16 = 48;
+
+fn headers(v6: bool) -> u16 {
+    if v6 {
+        HEADERS_V6
+    } else {
+        HEADERS_V4
+    }
+}
+
+/// Bytes of one UDP payload in one packet of the path.
+pub(crate) fn datagram_size(mtu: u16, v6: bool) -> u16 {
+    mtu.saturating_sub(headers(v6)).max(1200)
+}
+
+/// A gate and the transport settings that lead quinn-proto to it.
+pub(crate) struct Prepared {
+    gate: Arc<Gate>,
+    pub(crate) transport: Arc<TransportConfig>,
+}
+
+pub(crate) fn prepare(tuning: &Tuning, v6: bool) -> Prepared {
+    let gate = Arc::new(Gate::default());
+    gate.set(true);
+    let datagram = datagram_size(tuning.mtu, v6);
+    let mut ack = quinn_proto::AckFrequencyConfig::default();
+    ack.ack_eliciting_threshold(tuning.ack_every.into())
+        .max_ack_delay(Some(tuning.ack_delay))
+        // A gap is reported at once when three later packets have come: RFC 9002 §6.1.1.
+        .reordering_threshold(3u32.into());
+    let mut transport = TransportConfig::default();
+    transport
+        .max_concurrent_bidi_streams(tuning.flows.into())
+        .max_concurrent_uni_streams(1u32.into())
+        // Outages of minutes are survived; a dead peer is noticed by other means.
+        .max_idle_timeout(None)
+        .keep_alive_interval(Some(tuning.keep_alive))
+        // Everything is drained at once; who may send how much is ours to say (crate::credit).
+        .stream_receive_window(VarInt::MAX)
+        .receive_window(VarInt::MAX)
+        .send_window(tuning.send_window.0)
+        .initial_rtt(tuning.initial_rtt)
+        .initial_mtu(datagram)
+        .min_mtu(datagram)
+        .mtu_discovery_config(None)
+        .ack_frequency_config(Some(ack))
+        .datagram_receive_buffer_size(None)
+        .enable_segmentation_offload(false)
+        .congestion_controller_factory(Arc::new(GateFactory(gate.clone())));
+    Prepared { gate, transport: Arc::new(transport) }
+}
+
+/// Figures of one connection.
+#[derive(Clone, Copy, Debug)]
+pub struct ChannelStats {
+    /// Round-trip estimate.
+    pub rtt: Rtt,
+    /// Bytes in flight, IP and UDP headers included.
+    pub in_flight: Bytes,
+    /// The controller's state.
+    pub controller: Snapshot,
+    /// Packets acknowledged and declared lost.
+    pub packets_acked: u64,
+    /// Packets declared lost.
+    pub packets_lost: u64,
+    /// Losses for which our books and those of quinn-proto differ; anything but zero is a bug.
+    pub loss_disagreements: u64,
+    /// Datagrams sent.
+    pub datagrams_sent: u64,
+    /// Datagrams received.
+    pub datagrams_received: u64,
+}
+
+/// What holds the next datagram back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Blocked {
+    Nothing,
+    Pacer,
+    Window,
+}
+
+/// Feed more stream data when less than this many datagrams are left to send: enough that datagrams
+/// stay full, little enough that a new flow waits for no backlog.
+const FEED_BELOW_DATAGRAMS: u64 = 8;
+/// Less than the true header and frame bytes of a datagram, so that the guess of what is left to send
+/// errs on the high side and is put right when a poll finds nothing.
+const PAYLOAD_BELOW_DATAGRAM: u64 = 60;
+
+pub(crate) struct Channel {
+    conn: Connection,
+    gate: Arc<Gate>,
+    host: Host,
+    pacer: Pacer,
+    epoch: Epoch,
+    /// IP and UDP headers of one datagram.
+    overhead: Bytes,
+    /// Largest packet, headers included.
+    packet: Bytes,
+    /// Send times name packets, so no two are equal.
+    last_sent: Time,
+    /// Stream bytes handed to quinn-proto and not yet sent, guessed from above.
+    backlog: u64,
+    blocked: Blocked,
+    tuning: Tuning,
+    /// Ack-eliciting datagrams since our last ACK, and when the first of them came.
+    unacked: u32,
+    unacked_since: Option<Time>,
+    heard: Vec<Heard>,
+}
+
+/// Where stream data comes from, just in time.
+pub(crate) trait Feed {
+    /// Writes some more stream data into the connection; zero if there is none or none may go.
+    fn feed(&mut self, conn: &mut Connection) -> u64;
+}
+
+impl Channel {
+    pub(crate) fn new(
+        conn: Connection,
+        prepared: Prepared,
+        controller: Box<dyn Controller>,
+        tuning: Tuning,
+        epoch: Epoch,
+    ) -> Self {
+        let v6 = is_v6(&conn);
+        let overhead = Bytes(headers(v6).into());
+        let packet = Bytes(datagram_size(tuning.mtu, v6).into()) + overhead;
+        Channel {
+            conn,
+            gate: prepared.gate,
+            host: Host::new(controller, tuning.initial_rtt),
+            pacer: Pacer::new(packet),
+            epoch,
+            overhead,
+            packet,
+            last_sent: Time::ZERO,
+            backlog: 0,
+            blocked: Blocked::Nothing,
+            tuning,
+            unacked: 0,
+            unacked_since: None,
+            heard: Vec::new(),
+        }
+    }
+
+    pub(crate) fn conn(&mut self) -> &mut Connection {
+        &mut self.conn
+    }
+
+    /// Ends the connection with an application error code and a reason for the other end's log.
+    pub(crate) fn close(&mut self, now: Time, code: u32, reason: &'static str) {
+        let now = self.epoch.instant(now);
+        self.conn.close(now, VarInt::from_u32(code), bytes::Bytes::from_static(reason.as_bytes()));
+    }
+
+    pub(crate) fn conn_ref(&self) -> &Connection {
+        &self.conn
+    }
+
+    /// A datagram for this connection arrived.
+    pub(crate) fn handle_event(&mut self, now: Time, event: ConnectionEvent) {
+        let before = eliciting(&self.conn.stats().frame_rx);
+        self.conn.handle_event(event);
+        if eliciting(&self.conn.stats().frame_rx) != before {
+            self.unacked += 1;
+            self.unacked_since.get_or_insert(now);
+        }
+        self.work_off(now);
+    }
+
+    pub(crate) fn handle_timeout(&mut self, now: Time) {
+        let instant = self.epoch.instant(now);
+        if self.conn.poll_timeout().is_some_and(|at| at <= instant) {
+            self.conn.handle_timeout(instant);
+            self.work_off(now);
+        }
+    }
+
+    fn work_off(&mut self, now: Time) {
+        self.gate.take(&mut self.heard);
+        if self.heard.is_empty() {
+            return;
+        }
+        for heard in &self.heard {
+            // What was lost will be sent again.
+            if let Heard::Lost { bytes, .. } = heard {
+                self.backlog += bytes;
+            }
+        }
+        let epoch = self.epoch;
+        self.host.hear(now, &self.heard, |instant| epoch.time(instant), self.overhead);
+        self.pacer.set_rate(self.host.pacing_rate(), now);
+    }
+
+    /// When to call [`handle_timeout`](Self::handle_timeout) and then [`poll`](Self::poll) again.
+    pub(crate) fn next_wake(&mut self) -> Option<Time> {
+        let timer = self.conn.poll_timeout().map(|at| self.epoch.time(at));
+        let own = match self.blocked {
+            Blocked::Nothing => None,
+            Blocked::Pacer => Some(self.pacer.next()),
+            Blocked::Window => self.unacked_since.map(|since| since + self.tuning.ack_delay),
+        };
+        match (timer, own) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// The next datagram, if one may and can leave now; `out` must be empty.
+    pub(crate) fn poll(&mut self, now: Time, feed: &mut dyn Feed, out: &mut Vec<u8>) -> Option<Transmit> {
+        if self.conn.is_handshaking() || self.conn.is_closed() {
+            self.gate.set(true);
+            self.blocked = Blocked::Nothing;
+            let at = self.tick(now);
+            return self.conn.poll_transmit(at, 1, out);
+        }
+        self.pacer.set_rate(self.host.pacing_rate(), now);
+        loop {
+            self.blocked = if !self.host.has_window(self.packet) {
+                Blocked::Window
+            } else if !self.pacer.ready(now) {
+                Blocked::Pacer
+            } else {
+                Blocked::Nothing
+            };
+            // quinn-proto sends no ACK while it has data that may not go, so a closed gate would keep
+            // ACKs back and, with both ends at their windows, stop the connection: an ACK that is due
+            // opens the gate for one datagram.
+            let open = self.blocked == Blocked::Nothing || self.ack_due(now);
+            self.gate.set(open);
+            if open && self.backlog < self.packet.0 * FEED_BELOW_DATAGRAMS {
+                self.backlog += feed.feed(&mut self.conn);
+            }
+            let before = self.conn.stats().frame_tx;
+            let at = self.tick(now);
+            let transmit = self.conn.poll_transmit(at, 1, out);
+            if let Some(transmit) = transmit {
+                self.sent(transmit.size, &before);
+                return Some(transmit);
+            }
+            if !open {
+                return None;
+            }
+            self.backlog = feed.feed(&mut self.conn);
+            if self.backlog == 0 {
+                if self.blocked == Blocked::Nothing {
+                    self.host.mark_app_limited();
+                }
+                // An ACK was due only by our count.
+                self.unacked = 0;
+                self.unacked_since = None;
+                return None;
+            }
+        }
+    }
+
+    /// A send time no other packet has.
+    fn tick(&mut self, now: Time) -> Instant {
+        self.last_sent = now.max(self.last_sent + Duration::from_nanos(1));
+        self.epoch.instant(self.last_sent)
+    }
+
+    fn ack_due(&self, now: Time) -> bool {
+        self.unacked >= self.tuning.ack_every
+            || self.unacked_since.is_some_and(|since| now >= since + self.tuning.ack_delay)
+    }
+
+    fn sent(&mut self, size: usize, before: &FrameStats) {
+        let after = self.conn.stats().frame_tx;
+        let bytes = Bytes(size as u64) + self.overhead;
+        self.pacer.spend(bytes);
+        if after.acks != before.acks {
+            self.unacked = 0;
+            self.unacked_since = None;
+        }
+        if eliciting(&after) != eliciting(before) {
+            self.host.on_sent(self.last_sent, bytes);
+        }
+        if after.stream != before.stream {
+            self.backlog = self.backlog.saturating_sub((size as u64).saturating_sub(PAYLOAD_BELOW_DATAGRAM));
+        }
+    }
+
+    pub(crate) fn stats(&self) -> ChannelStats {
+        let quinn = self.conn.stats();
+        ChannelStats {
+            rtt: self.host.rtt(),
+            in_flight: self.host.in_flight(),
+            controller: self.host.snapshot(),
+            packets_acked: self.host.acked_packets,
+            packets_lost: self.host.lost_packets,
+            loss_disagreements: self.host.disagreements,
+            datagrams_sent: quinn.udp_tx.datagrams,
+            datagrams_received: quinn.udp_rx.datagrams,
+        }
+    }
+}
+
+fn is_v6(conn: &Connection) -> bool {
+    match conn.remote_address().ip() {
+        std::net::IpAddr::V4(_) => false,
+        // A dual-stack socket shows IPv4 peers as mapped addresses.
+        std::net::IpAddr::V6(ip) => ip.to_ipv4_mapped().is_none(),
+    }
+}
+
+/// Frames that ask for an acknowledgment: all but ACK, PADDING and CONNECTION_CLOSE (RFC 9002 §2).
+fn eliciting(f: &FrameStats) -> u64 {
+    f.ack_frequency
+        + f.crypto
+        + f.data_blocked
+        + f.datagram
+        + u64::from(f.handshake_done)
+        + f.immediate_ack
+        + f.max_data
+        + f.max_stream_data
+        + f.max_streams_bidi
+        + f.max_streams_uni
+        + f.new_connection_id
+        + f.new_token
+        + f.path_challenge
+        + f.path_response
+        + f.ping
+        + f.reset_stream
+        + f.retire_connection_id
+        + f.stream_data_blocked
+        + f.streams_blocked_bidi
+        + f.streams_blocked_uni
+        + f.stop_sending
+        + f.stream
+}

@@ -1,0 +1,715 @@
+//! One end of the accelerator: an endpoint with its peers, their channels and flows, without a socket
+//! and without a clock. Datagrams and times come in, datagrams and events go out; live it is driven by
+//! sockets, in tests by a virtual clock and simulated links.
+
+use crate::auth::tls::{self, RefusedKeys, SERVER_NAME};
+use crate::auth::{PublicKey, SecretKey};
+use crate::channel::{datagram_size, prepare, Channel, ChannelStats, Epoch, Prepared, Tuning};
+use crate::frame::{Open, Refusal};
+use crate::session::{code, Memory, Read, Session, SessionEvent, StreamNumber};
+use bytes::{Bytes as Data, BytesMut};
+use quinn_proto::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use quinn_proto::{
+    ClientConfig, ConnectionError, ConnectionHandle, DatagramEvent, EcnCodepoint, Endpoint, EndpointConfig,
+    Event as QuicEvent, HashedConnectionIdGenerator, Incoming, ServerConfig, Transmit,
+};
+use skyhaul_cc::{Bytes, Controller, Time};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+/// Makes a controller for each new connection.
+pub type ControllerFactory = Arc<dyn Fn() -> Box<dyn Controller> + Send + Sync>;
+
+/// What one end is made of.
+#[derive(Clone)]
+pub struct Config {
+    /// This end's key.
+    pub secret: SecretKey,
+    /// Keys of the other ends that may connect; for the end that connects, the one it connects to.
+    pub peers: Vec<PublicKey>,
+    /// The congestion controller of this end's sending direction.
+    pub controller: ControllerFactory,
+    /// Channel settings.
+    pub tuning: Tuning,
+    /// Memory that each channel's flows may fill here while their readers are slow.
+    pub memory: Bytes,
+    /// Seed for what QUIC draws by chance (connection IDs, skipped packet numbers), for tests that
+    /// repeat to the last packet. Unset: from the operating system.
+    pub seed: Option<[u8; 32]>,
+}
+
+/// What a flow may always have waiting at the far end, whatever the others hold.
+const FLOOR: u64 = 64 * 1024;
+
+/// A channel's name at this end; never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PeerId(u64);
+
+/// A flow's name at this end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FlowId {
+    /// The channel it runs over.
+    pub peer: PeerId,
+    stream: StreamNumber,
+}
+
+impl fmt::Display for FlowId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.peer.0, self.stream)
+    }
+}
+
+/// Why a channel ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DownReason {
+    /// The other end closed it, and said why.
+    ClosedByPeer(String),
+    /// The other end has forgotten the connection: it was restarted.
+    PeerRestarted,
+    /// The same peer has connected anew.
+    Replaced,
+    /// The other end does not know our key, or its key is not the one we know.
+    KeyRefused(String),
+    /// The other end broke the protocol.
+    Violation(&'static str),
+    /// Closed here.
+    Closed,
+    /// The handshake or the transport failed.
+    Failed(String),
+}
+
+impl fmt::Display for DownReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DownReason::ClosedByPeer(why) => write!(f, "closed by the other end: {why}"),
+            DownReason::PeerRestarted => f.write_str("the other end was restarted"),
+            DownReason::Replaced => f.write_str("the same peer has connected anew"),
+            DownReason::KeyRefused(why) => write!(f, "keys do not match: {why}"),
+            DownReason::Violation(what) => write!(f, "the other end broke the protocol: {what}"),
+            DownReason::Closed => f.write_str("closed here"),
+            DownReason::Failed(why) => write!(f, "{why}"),
+        }
+    }
+}
+
+/// What happened.
+#[derive(Debug)]
+pub enum Event {
+    /// A channel is ready for flows.
+    Up {
+        /// Its name.
+        peer: PeerId,
+        /// Who is at the other end.
+        key: PublicKey,
+        /// Where.
+        remote: SocketAddr,
+    },
+    /// A channel ended, or never came up. Its flows are gone; each was reported with
+    /// [`Event::Reset`] before.
+    Down {
+        /// Its name.
+        peer: PeerId,
+        /// Where the other end was.
+        remote: SocketAddr,
+        /// Why.
+        reason: DownReason,
+    },
+    /// Somebody offered a key we do not know.
+    KeyRefused {
+        /// The key, or what it was instead.
+        offered: String,
+    },
+    /// The other end opened a flow: answer with [`Tunnel::accept`] or [`Tunnel::refuse`].
+    Opened {
+        /// Its name.
+        flow: FlowId,
+        /// Where it wants to go.
+        open: Open,
+    },
+    /// The destination of a flow opened here is connected.
+    Accepted {
+        /// The flow.
+        flow: FlowId,
+    },
+    /// The destination of a flow opened here could not be reached; the flow is gone.
+    Refused {
+        /// The flow.
+        flow: FlowId,
+        /// Why.
+        why: Refusal,
+    },
+    /// [`Tunnel::read`] has something.
+    Readable {
+        /// The flow.
+        flow: FlowId,
+    },
+    /// [`Tunnel::writable`] is above zero again.
+    Writable {
+        /// The flow.
+        flow: FlowId,
+    },
+    /// The other end gave the flow up; it is gone. Reset the TCP connection.
+    Reset {
+        /// The flow.
+        flow: FlowId,
+    },
+}
+
+/// A tunnel that could not be set up.
+#[derive(Debug)]
+pub struct SetupError(String);
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+impl std::error::Error for SetupError {}
+
+fn setup_error(what: &'static str) -> impl Fn(&dyn fmt::Display) -> SetupError {
+    move |error| SetupError(format!("{what}: {error}"))
+}
+
+/// Datagrams to send: `segment` bytes each but for the last, in one buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// Where to.
+    pub destination: SocketAddr,
+    /// From which of our addresses, if that matters.
+    pub source: Option<IpAddr>,
+    /// ECN bits.
+    pub ecn: Option<EcnCodepoint>,
+    /// Size of each datagram but the last, which may be smaller.
+    pub segment: usize,
+}
+
+struct Peer {
+    session: Session,
+    handle: ConnectionHandle,
+    remote: SocketAddr,
+    key: Option<PublicKey>,
+    up: bool,
+    /// Down was reported; kept until quinn-proto has drained the connection.
+    down: bool,
+    /// This end connected.
+    client: bool,
+}
+
+/// One end of the accelerator.
+pub struct Tunnel {
+    endpoint: Endpoint,
+    config: Config,
+    epoch: Epoch,
+    server_tls: Option<Arc<QuicServerConfig>>,
+    refused_keys: RefusedKeys,
+    peers: BTreeMap<PeerId, Peer>,
+    by_handle: BTreeMap<usize, PeerId>,
+    next_peer: u64,
+    events: VecDeque<Event>,
+    /// Stateless answers (resets, version negotiation, refusals).
+    responses: VecDeque<(Transmit, Vec<u8>)>,
+    /// A datagram that did not fit into the last batch.
+    held_back: Option<(PeerId, Transmit, Vec<u8>)>,
+    /// Peers with something to do, in turn.
+    active: VecDeque<PeerId>,
+    marked: BTreeSet<PeerId>,
+}
+
+impl Tunnel {
+    /// An end that waits for others to connect if `listen`, and can connect in any case.
+    ///
+    /// # Errors
+    /// When the keys cannot be used.
+    pub fn new(config: Config, epoch: Epoch, listen: bool) -> Result<Self, SetupError> {
+        let refused_keys = RefusedKeys::default();
+        // Both derive from the secret key, so that a restarted end recognises what its former self
+        // has begun and ends it at once with a stateless reset (RFC 9000 §10.3).
+        let derived = ring::digest::digest(&ring::digest::SHA256, config.secret.pkcs8());
+        let derived = derived.as_ref();
+        let reset_key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, derived);
+        let mut cid_key = [0; 8];
+        cid_key.copy_from_slice(&ring::hmac::sign(&reset_key, b"connection ids").as_ref()[..8]);
+        let cid_key = u64::from_be_bytes(cid_key);
+        let mut endpoint_config = EndpointConfig::new(Arc::new(reset_key));
+        endpoint_config
+            .cid_generator(move || Box::new(HashedConnectionIdGenerator::from_key(cid_key)))
+            .rng_seed(config.seed)
+            .max_udp_payload_size(datagram_size(config.tuning.mtu, false))
+            .map_err(|error| setup_error("mtu")(&error))?;
+        let server_tls = if listen {
+            let tls = tls::server(&config.secret, &config.peers, &refused_keys)
+                .map_err(|error| setup_error("keys")(&error))?;
+            Some(Arc::new(QuicServerConfig::try_from(tls).map_err(|error| setup_error("keys")(&error))?))
+        } else {
+            None
+        };
+        let server = server_tls.clone().map(|tls| Arc::new(ServerConfig::with_crypto(tls)));
+        let endpoint = Endpoint::new(Arc::new(endpoint_config), server, false, config.seed);
+        Ok(Tunnel {
+            endpoint,
+            config,
+            epoch,
+            server_tls,
+            refused_keys,
+            peers: BTreeMap::new(),
+            by_handle: BTreeMap::new(),
+            next_peer: 0,
+            events: VecDeque::new(),
+            responses: VecDeque::new(),
+            held_back: None,
+            active: VecDeque::new(),
+            marked: BTreeSet::new(),
+        })
+    }
+
+    /// Begins a channel to `remote`, whose key is the first of the configured peers.
+    ///
+    /// # Errors
+    /// When there is no such key or the address cannot be one of a peer.
+    pub fn connect(&mut self, now: Time, remote: SocketAddr) -> Result<PeerId, SetupError> {
+        let key = *self.config.peers.first().ok_or_else(|| SetupError("no peer key".to_owned()))?;
+        let tls = tls::client(&self.config.secret, key, &self.refused_keys)
+            .map_err(|error| setup_error("keys")(&error))?;
+        let tls = QuicClientConfig::try_from(tls).map_err(|error| setup_error("keys")(&error))?;
+        let prepared = prepare(&self.config.tuning, is_v6(remote));
+        let mut client = ClientConfig::new(Arc::new(tls));
+        client.transport_config(prepared.transport.clone());
+        let (handle, conn) = self
+            .endpoint
+            .connect(self.epoch.instant(now), client, remote, SERVER_NAME)
+            .map_err(|error| setup_error("connect")(&error))?;
+        Ok(self.add(handle, conn, prepared, true))
+    }
+
+    fn add(
+        &mut self,
+        handle: ConnectionHandle,
+        conn: quinn_proto::Connection,
+        prepared: Prepared,
+        client: bool,
+    ) -> PeerId {
+        let peer = PeerId(self.next_peer);
+        self.next_peer += 1;
+        let remote = conn.remote_address();
+        let channel =
+            Channel::new(conn, prepared, (self.config.controller)(), self.config.tuning, self.epoch);
+        let memory = Memory { floor: FLOOR, pool: self.config.memory.0 };
+        let session = Session::new(channel, memory);
+        self.by_handle.insert(handle.0, peer);
+        self.peers.insert(peer, Peer { session, handle, remote, key: None, up: false, down: false, client });
+        self.mark(peer);
+        peer
+    }
+
+    fn mark(&mut self, peer: PeerId) {
+        if self.marked.insert(peer) {
+            self.active.push_back(peer);
+        }
+    }
+
+    /// A datagram came in.
+    pub fn handle_datagram(
+        &mut self,
+        now: Time,
+        remote: SocketAddr,
+        local_ip: Option<IpAddr>,
+        ecn: Option<EcnCodepoint>,
+        data: BytesMut,
+    ) {
+        let mut response = Vec::new();
+        let instant = self.epoch.instant(now);
+        match self.endpoint.handle(instant, remote, local_ip, ecn, data, &mut response) {
+            Some(DatagramEvent::ConnectionEvent(handle, event)) => {
+                let Some(&peer) = self.by_handle.get(&handle.0) else { return };
+                if let Some(entry) = self.peers.get_mut(&peer) {
+                    entry.session.handle_event(now, event);
+                    self.after(now, peer);
+                }
+            }
+            Some(DatagramEvent::NewConnection(incoming)) => self.welcome(now, incoming),
+            Some(DatagramEvent::Response(transmit)) => self.respond(transmit, response),
+            None => {}
+        }
+    }
+
+    fn respond(&mut self, transmit: Transmit, bytes: Vec<u8>) {
+        // Answers to strangers are worth little; a flood of them is worth nothing.
+        if self.responses.len() < 256 {
+            self.responses.push_back((transmit, bytes));
+        }
+    }
+
+    fn welcome(&mut self, now: Time, incoming: Incoming) {
+        let mut response = Vec::new();
+        let Some(tls) = self.server_tls.clone() else {
+            self.endpoint.ignore(incoming);
+            return;
+        };
+        let prepared = prepare(&self.config.tuning, is_v6(incoming.remote_address()));
+        let mut server = ServerConfig::with_crypto(tls);
+        server.transport_config(prepared.transport.clone());
+        match self.endpoint.accept(incoming, self.epoch.instant(now), &mut response, Some(Arc::new(server))) {
+            Ok((handle, conn)) => {
+                let peer = self.add(handle, conn, prepared, false);
+                self.after(now, peer);
+            }
+            Err(error) => {
+                if let Some(transmit) = error.response {
+                    self.respond(transmit, response);
+                }
+            }
+        }
+    }
+
+    /// Time passed: call when [`poll_timeout`](Self::poll_timeout) says so, early calls do no harm.
+    pub fn handle_timeout(&mut self, now: Time) {
+        let all: Vec<PeerId> = self.peers.keys().copied().collect();
+        for peer in all {
+            if let Some(entry) = self.peers.get_mut(&peer) {
+                entry.session.channel().handle_timeout(now);
+                self.after(now, peer);
+            }
+        }
+    }
+
+    /// When to call [`handle_timeout`](Self::handle_timeout) and [`poll_transmit`](Self::poll_transmit)
+    /// next, if nothing else happens.
+    pub fn poll_timeout(&mut self) -> Option<Time> {
+        self.peers.values_mut().filter_map(|entry| entry.session.channel().next_wake()).min()
+    }
+
+    /// Works off what a connection has to say.
+    fn after(&mut self, now: Time, peer: PeerId) {
+        self.mark(peer);
+        while let Some(entry) = self.peers.get_mut(&peer) {
+            let Some(event) = entry.session.channel().conn().poll() else { break };
+            match event {
+                QuicEvent::Connected => {
+                    let identity = entry.session.channel().conn_ref().crypto_session().peer_identity();
+                    entry.key = identity.and_then(|identity| peer_key(identity.as_ref()));
+                    entry.session.connected();
+                }
+                QuicEvent::ConnectionLost { reason } => {
+                    let client = entry.client;
+                    let reason = self.why(reason, client);
+                    self.down(peer, reason);
+                }
+                QuicEvent::Stream(event) => entry.session.handle_stream(event),
+                _ => {}
+            }
+        }
+        self.session_events(now, peer);
+        self.endpoint_events(peer);
+        let refused: Vec<String> =
+            std::mem::take(&mut *self.refused_keys.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
+        for offered in refused {
+            self.events.push_back(Event::KeyRefused { offered });
+        }
+    }
+
+    fn endpoint_events(&mut self, peer: PeerId) {
+        let Some(entry) = self.peers.get_mut(&peer) else { return };
+        while let Some(event) = entry.session.channel().conn().poll_endpoint_events() {
+            let drained = event.is_drained();
+            if let Some(event) = self.endpoint.handle_event(entry.handle, event) {
+                entry.session.channel().conn().handle_event(event);
+            }
+            if drained {
+                self.by_handle.remove(&entry.handle.0);
+                self.peers.remove(&peer);
+                return;
+            }
+        }
+    }
+
+    fn session_events(&mut self, now: Time, peer: PeerId) {
+        while let Some(entry) = self.peers.get_mut(&peer) {
+            let Some(event) = entry.session.poll_event() else { return };
+            let flow = |stream| FlowId { peer, stream };
+            let event = match event {
+                SessionEvent::Ready => {
+                    self.ready(now, peer);
+                    continue;
+                }
+                SessionEvent::Violated { what } => {
+                    self.down(peer, DownReason::Violation(what));
+                    continue;
+                }
+                SessionEvent::Opened { stream, open } => Event::Opened { flow: flow(stream), open },
+                SessionEvent::Accepted { stream } => Event::Accepted { flow: flow(stream) },
+                SessionEvent::Refused { stream, why } => Event::Refused { flow: flow(stream), why },
+                SessionEvent::Readable { stream } => Event::Readable { flow: flow(stream) },
+                SessionEvent::Writable { stream } => Event::Writable { flow: flow(stream) },
+                SessionEvent::Reset { stream } => Event::Reset { flow: flow(stream) },
+            };
+            if !entry.down {
+                self.events.push_back(event);
+            }
+        }
+    }
+
+    fn ready(&mut self, now: Time, peer: PeerId) {
+        let Some(entry) = self.peers.get_mut(&peer) else { return };
+        let Some(key) = entry.key else {
+            entry.session.channel().close(now, code::VIOLATION, "no key");
+            return self.down(peer, DownReason::Violation("no key"));
+        };
+        entry.up = true;
+        let remote = entry.remote;
+        self.events.push_back(Event::Up { peer, key, remote });
+        // A peer that connects anew has lost its old channel, whatever we think of it.
+        let old: Vec<PeerId> = (self.peers.iter())
+            .filter(|(&id, other)| id != peer && other.key == Some(key) && !other.down)
+            .map(|(&id, _)| id)
+            .collect();
+        for id in old {
+            if let Some(entry) = self.peers.get_mut(&id) {
+                entry.session.channel().close(now, code::REPLACED, "connected anew");
+            }
+            self.down(id, DownReason::Replaced);
+        }
+    }
+
+    fn down(&mut self, peer: PeerId, reason: DownReason) {
+        let Some(entry) = self.peers.get_mut(&peer) else { return };
+        if std::mem::replace(&mut entry.down, true) {
+            return;
+        }
+        entry.up = false;
+        let remote = entry.remote;
+        for stream in entry.session.streams() {
+            self.events.push_back(Event::Reset { flow: FlowId { peer, stream } });
+        }
+        self.events.push_back(Event::Down { peer, remote, reason });
+        self.mark(peer);
+    }
+
+    fn why(&self, reason: ConnectionError, client: bool) -> DownReason {
+        match reason {
+            ConnectionError::ApplicationClosed(close) => {
+                DownReason::ClosedByPeer(String::from_utf8_lossy(&close.reason).into_owned())
+            }
+            ConnectionError::ConnectionClosed(close) if is_alert(close.error_code) => {
+                DownReason::KeyRefused(if client {
+                    "the other end does not know this end's key".to_owned()
+                } else {
+                    "the other end expects another key than this end's".to_owned()
+                })
+            }
+            ConnectionError::TransportError(error) if is_alert(error.code) => {
+                DownReason::KeyRefused("the key offered is not among the peers configured here".to_owned())
+            }
+            ConnectionError::Reset => DownReason::PeerRestarted,
+            ConnectionError::LocallyClosed => DownReason::Closed,
+            other => DownReason::Failed(other.to_string()),
+        }
+    }
+
+    /// Closes a channel; its flows are reset.
+    pub fn close(&mut self, now: Time, peer: PeerId, reason: &'static str) {
+        if let Some(entry) = self.peers.get_mut(&peer) {
+            entry.session.channel().close(now, code::DONE, reason);
+            self.down(peer, DownReason::Closed);
+            self.after(now, peer);
+        }
+    }
+
+    /// Closes a channel whose other end is known to be gone: nothing is sent to it any more.
+    pub fn abandon(&mut self, now: Time, peer: PeerId, why: String) {
+        self.down(peer, DownReason::Failed(why));
+        if let Some(entry) = self.peers.get_mut(&peer) {
+            entry.session.channel().close(now, code::DONE, "gone");
+        }
+    }
+
+    /// What happened since the last call.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Datagrams that shall leave now, at most `max_segments` of one size in `out`, which is emptied
+    /// first. Call until `None`.
+    pub fn poll_transmit(&mut self, now: Time, max_segments: usize, out: &mut Vec<u8>) -> Option<Batch> {
+        out.clear();
+        if let Some((transmit, bytes)) = self.responses.pop_front() {
+            out.extend_from_slice(&bytes);
+            return Some(batch(&transmit));
+        }
+        let (peer, first) = match self.held_back.take() {
+            Some((peer, transmit, bytes)) => {
+                out.extend_from_slice(&bytes);
+                (peer, transmit)
+            }
+            None => self.next_datagram(now, out)?,
+        };
+        let result = batch(&first);
+        let limit = max_segments.min(usize::from(u16::MAX) / result.segment.max(1));
+        for _ in 1..limit {
+            let Some(entry) = self.peers.get_mut(&peer) else { break };
+            let mut next = Vec::with_capacity(result.segment);
+            let Some(transmit) = entry.session.poll_transmit(now, &mut next) else { break };
+            let same_path = transmit.destination == first.destination
+                && transmit.src_ip == first.src_ip
+                && transmit.ecn == first.ecn;
+            if !same_path || next.len() > result.segment {
+                self.held_back = Some((peer, transmit, next));
+                break;
+            }
+            out.extend_from_slice(&next);
+            if next.len() < result.segment {
+                break;
+            }
+        }
+        self.session_events(now, peer);
+        self.endpoint_events(peer);
+        Some(result)
+    }
+
+    fn next_datagram(&mut self, now: Time, out: &mut Vec<u8>) -> Option<(PeerId, Transmit)> {
+        while let Some(peer) = self.active.pop_front() {
+            let transmit = match self.peers.get_mut(&peer) {
+                Some(entry) => entry.session.poll_transmit(now, out),
+                None => None,
+            };
+            match transmit {
+                Some(transmit) => {
+                    self.active.push_back(peer);
+                    return Some((peer, transmit));
+                }
+                None => {
+                    self.marked.remove(&peer);
+                    self.session_events(now, peer);
+                    self.endpoint_events(peer);
+                }
+            }
+        }
+        None
+    }
+
+    /// Opens a flow to `open.destination` at the other end.
+    ///
+    /// # Errors
+    /// [`Refusal::Unreachable`] while the channel is not up, [`Refusal::Busy`] when it carries all the
+    /// flows it may, [`Refusal::NoSuchName`] for a name that cannot be one.
+    pub fn open(&mut self, peer: PeerId, open: &Open) -> Result<FlowId, Refusal> {
+        let entry = self.peers.get_mut(&peer).filter(|entry| entry.up).ok_or(Refusal::Unreachable)?;
+        let stream = entry.session.open(open)?;
+        self.mark(peer);
+        Ok(FlowId { peer, stream })
+    }
+
+    fn on<T>(&mut self, flow: FlowId, missing: T, act: impl FnOnce(&mut Session, StreamNumber) -> T) -> T {
+        match self.peers.get_mut(&flow.peer) {
+            Some(entry) if !entry.down => {
+                let answer = act(&mut entry.session, flow.stream);
+                self.mark(flow.peer);
+                answer
+            }
+            _ => missing,
+        }
+    }
+
+    /// The destination of a flow that the other end opened is connected.
+    pub fn accept(&mut self, flow: FlowId) {
+        self.on(flow, (), Session::accept);
+    }
+
+    /// The destination of a flow that the other end opened cannot be reached; the flow is over.
+    pub fn refuse(&mut self, flow: FlowId, why: Refusal) {
+        self.on(flow, (), |session, stream| session.refuse(stream, why));
+    }
+
+    /// Bytes that [`write`](Self::write) takes gladly; at zero an [`Event::Writable`] will follow.
+    pub fn writable(&mut self, flow: FlowId) -> usize {
+        let room = self.on(flow, 0, Session::writable);
+        usize::try_from(room).unwrap_or(usize::MAX)
+    }
+
+    /// Takes TCP data for the other end. False if the flow is gone, and the data with it.
+    pub fn write(&mut self, flow: FlowId, bytes: Data) -> bool {
+        self.on(flow, false, |session, stream| session.write(stream, bytes))
+    }
+
+    /// No more data will be written: a half-close.
+    pub fn finish(&mut self, flow: FlowId) {
+        self.on(flow, (), Session::finish);
+    }
+
+    /// The next TCP data from the other end, in order.
+    pub fn read(&mut self, flow: FlowId) -> Read {
+        self.on(flow, Read::Reset, Session::read)
+    }
+
+    /// So many of the bytes read are out of this end's memory; the other end may send as many more.
+    pub fn consumed(&mut self, flow: FlowId, bytes: usize) {
+        self.on(flow, (), |session, stream| session.consumed(stream, bytes as u64));
+    }
+
+    /// [`Read::End`] has been passed on.
+    pub fn end_consumed(&mut self, flow: FlowId) {
+        self.on(flow, (), Session::end_consumed);
+    }
+
+    /// Gives a flow up in both directions; the other end resets its TCP connection.
+    pub fn reset(&mut self, flow: FlowId) {
+        self.on(flow, (), Session::reset);
+    }
+
+    /// Channels that are up.
+    pub fn peers(&self) -> Vec<(PeerId, PublicKey, SocketAddr)> {
+        (self.peers.iter())
+            .filter(|(_, entry)| entry.up)
+            .filter_map(|(&id, entry)| Some((id, entry.key?, entry.remote)))
+            .collect()
+    }
+
+    /// Figures of a channel, while it exists.
+    pub fn stats(&self, peer: PeerId) -> Option<ChannelStats> {
+        self.peers.get(&peer).map(|entry| entry.session.stats())
+    }
+
+    /// Flow data in memory here, over all channels: received and not passed on, taken and not sent.
+    pub fn held(&self) -> (Bytes, Bytes) {
+        let sums = self.peers.values().map(|entry| entry.session.held());
+        let (held, queued) = sums.fold((0, 0), |(a, b), (held, queued)| (a + held, b + queued));
+        (Bytes(held), Bytes(queued))
+    }
+
+    /// Flows open on all channels.
+    pub fn flow_count(&self) -> usize {
+        self.peers.values().filter(|entry| !entry.down).map(|entry| entry.session.flow_count()).sum()
+    }
+
+    /// Nothing is left to send or to wait for: all channels are closed and drained.
+    pub fn is_idle(&self) -> bool {
+        self.peers.is_empty()
+    }
+}
+
+fn batch(transmit: &Transmit) -> Batch {
+    Batch {
+        destination: transmit.destination,
+        source: transmit.src_ip,
+        ecn: transmit.ecn,
+        segment: transmit.size,
+    }
+}
+
+fn is_v6(address: SocketAddr) -> bool {
+    match address.ip() {
+        IpAddr::V4(_) => false,
+        IpAddr::V6(ip) => ip.to_ipv4_mapped().is_none(),
+    }
+}
+
+/// TLS alerts travel as QUIC errors 0x100 to 0x1ff (RFC 9001 §4.8).
+fn is_alert(code: quinn_proto::TransportErrorCode) -> bool {
+    (0x100..0x200).contains(&u64::from(code))
+}
+
+fn peer_key(identity: &dyn std::any::Any) -> Option<PublicKey> {
+    let certificates = identity.downcast_ref::<Vec<rustls::pki_types::CertificateDer<'static>>>()?;
+    PublicKey::from_spki(certificates.first()?).ok()
+}

@@ -1,0 +1,421 @@
+//! The real accelerator in virtual time: two [`Tunnel`]s, TLS and all, over two simulated links.
+//!
+//! A minute of a satellite link costs a few seconds of CPU and comes out the same for the same seed, to
+//! the last packet.
+
+use crate::clock::Events;
+use crate::link::{Counters, Fate, Link};
+use crate::scenario::{Dir, Scenario};
+use bytes::{Bytes as Data, BytesMut};
+use skyhaul_cc::{Bytes, Duration, Time};
+use skyhaul_pep::frame::{Open, Refusal, Target};
+use skyhaul_pep::{Config, Epoch, Event, FlowId, PeerId, Read, SetupError, Tunnel};
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+
+/// IP and UDP headers of one datagram.
+const HEADERS: u64 = 28;
+/// Length of the test pattern: a prime, so that no power-of-two mistake goes unseen.
+const PATTERN: usize = 65_521;
+
+/// One TCP connection to carry.
+#[derive(Clone, Copy, Debug)]
+pub struct Transfer {
+    /// Which way the data goes; the sending end opens the flow.
+    pub data: Dir,
+    /// When it is opened; not before the channel is up.
+    pub start: Time,
+    /// How much is sent; `u64::MAX` never ends.
+    pub bytes: u64,
+    /// Size of the application's writes.
+    pub write: usize,
+    /// What the receiving application does.
+    pub reader: Reader,
+}
+
+impl Transfer {
+    /// `bytes` at time zero, written in 64 KiB pieces, read at once.
+    pub fn new(data: Dir, bytes: u64) -> Self {
+        Transfer { data, start: Time::ZERO, bytes, write: 64 * 1024, reader: Reader::Eager }
+    }
+}
+
+/// What a receiving application does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reader {
+    /// Reads whatever comes.
+    Eager,
+    /// Never reads.
+    Stopped,
+    /// Refuses the connection.
+    Refuses(Refusal),
+}
+
+/// What became of a transfer.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Outcome {
+    /// The sending end opened the flow.
+    pub opened: Option<Time>,
+    /// The sending end heard that the destination is connected.
+    pub accepted: Option<Time>,
+    /// The first byte reached the receiving application.
+    pub first_byte: Option<Time>,
+    /// The last byte and the end reached the receiving application.
+    pub finished: Option<Time>,
+    /// The sending end was refused.
+    pub refused: Option<Refusal>,
+    /// Either end saw the flow reset.
+    pub reset: Option<Time>,
+    /// Bytes the receiving application has.
+    pub delivered: u64,
+    /// Bytes the sending application has handed over.
+    pub written: u64,
+    /// Some byte was wrong.
+    pub corrupt: bool,
+}
+
+impl Outcome {
+    /// Delivered bytes over the time from opening to the end, if it came.
+    pub fn goodput(&self) -> Option<skyhaul_cc::Rate> {
+        Some(Bytes(self.delivered).per(self.finished? - self.opened?))
+    }
+}
+
+/// What one run was told.
+pub struct Plan {
+    /// Terminal side; it connects.
+    pub terminal: Config,
+    /// Gateway side; it listens.
+    pub gateway: Config,
+    /// Seed of the links.
+    pub seed: u64,
+}
+
+struct End {
+    tunnel: Tunnel,
+    address: SocketAddr,
+    peer: Option<PeerId>,
+    up: Option<Time>,
+    down: Option<String>,
+    flows: BTreeMap<FlowId, (usize, Part)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Sends,
+    Receives,
+}
+
+/// Holds a datagram back: direction and number of the datagram in that direction to extra delay.
+pub type Meddler = Box<dyn FnMut(Dir, u64) -> Duration>;
+
+/// Two ends and the links between them.
+pub struct Pair {
+    ends: [End; 2],
+    links: [Link; 2],
+    air: Events<(usize, Vec<u8>)>,
+    now: Time,
+    transfers: Vec<Transfer>,
+    outcomes: Vec<Outcome>,
+    pattern: Data,
+    meddler: Option<Meddler>,
+    datagrams: [u64; 2],
+    peak_held: [u64; 2],
+}
+
+const TERMINAL: usize = 0;
+const GATEWAY: usize = 1;
+
+impl Pair {
+    /// Builds both ends and begins the handshake at time zero.
+    ///
+    /// # Errors
+    /// When an end cannot be set up with its keys.
+    pub fn new(scenario: &Scenario, plan: Plan, transfers: Vec<Transfer>) -> Result<Self, SetupError> {
+        // quinn-proto wants an `Instant`; only differences of it are ever used.
+        #[allow(clippy::disallowed_methods)]
+        let epoch = Epoch::new(std::time::Instant::now());
+        let address = |n| SocketAddr::from((Ipv4Addr::new(10, 77, 0, n), 4433));
+        let end = |config, n, listen| -> Result<End, SetupError> {
+            let tunnel = Tunnel::new(config, epoch, listen)?;
+            Ok(End { tunnel, address: address(n), peer: None, up: None, down: None, flows: BTreeMap::new() })
+        };
+        let mut ends = [end(plan.terminal, 1, false)?, end(plan.gateway, 2, true)?];
+        ends[TERMINAL].tunnel.connect(Time::ZERO, address(2))?;
+        let outcomes = vec![Outcome::default(); transfers.len()];
+        let pattern: Vec<u8> =
+            (0..2 * PATTERN).map(|i| ((i % PATTERN).wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        let mut pair = Pair {
+            ends,
+            links: [scenario.link(Dir::Forward, plan.seed), scenario.link(Dir::Back, plan.seed)],
+            air: Events::new(),
+            now: Time::ZERO,
+            transfers,
+            outcomes,
+            pattern: pattern.into(),
+            meddler: None,
+            datagrams: [0; 2],
+            peak_held: [0; 2],
+        };
+        pair.transmit(TERMINAL);
+        Ok(pair)
+    }
+
+    /// Lets `meddler` hold datagrams back from now on.
+    pub fn meddle(&mut self, meddler: Meddler) {
+        self.meddler = Some(meddler);
+    }
+
+    /// Runs until `until`, or until every transfer has ended.
+    pub fn run(&mut self, until: Time) {
+        while !self.all_ended() {
+            let arrival = self.air.next_at();
+            let wakes = [TERMINAL, GATEWAY].map(|side| self.ends[side].tunnel.poll_timeout());
+            let start = self.next_start();
+            let next = [arrival, wakes[0], wakes[1], start].into_iter().flatten().min();
+            let Some(next) = next.filter(|&next| next <= until) else { break };
+            self.now = self.now.max(next);
+            if arrival == Some(next) {
+                if let Some((_, (side, bytes))) = self.air.pop() {
+                    let from = self.ends[1 - side].address;
+                    let data = BytesMut::from(&bytes[..]);
+                    self.ends[side].tunnel.handle_datagram(self.now, from, None, None, data);
+                    self.settle(side);
+                }
+                continue;
+            }
+            for side in [TERMINAL, GATEWAY] {
+                if wakes[side].is_some_and(|at| at <= self.now) {
+                    self.ends[side].tunnel.handle_timeout(self.now);
+                    self.settle(side);
+                }
+            }
+            self.start_due();
+        }
+        if !self.all_ended() {
+            self.now = self.now.max(until);
+        }
+    }
+
+    fn all_ended(&self) -> bool {
+        !self.outcomes.is_empty()
+            && self.outcomes.iter().all(|o| o.finished.is_some() || o.refused.is_some() || o.reset.is_some())
+    }
+
+    /// When the next transfer that can start does.
+    fn next_start(&self) -> Option<Time> {
+        let due = self.transfers.iter().zip(&self.outcomes).filter(|(_, outcome)| outcome.opened.is_none());
+        due.filter_map(|(transfer, _)| Some(transfer.start.max(self.ends[sender(transfer)].up?))).min()
+    }
+
+    fn start_due(&mut self) {
+        for index in 0..self.transfers.len() {
+            let transfer = self.transfers[index];
+            let side = sender(&transfer);
+            let end = &mut self.ends[side];
+            let ready = end.up.is_some_and(|up| up.max(transfer.start) <= self.now);
+            let (true, None, Some(peer)) = (ready, self.outcomes[index].opened, end.peer) else { continue };
+            let destination = Target::Address(SocketAddr::from(([10, 77, 2, 2], index as u16)));
+            self.outcomes[index].opened = Some(self.now);
+            match end.tunnel.open(peer, &Open { destination, source: None }) {
+                Ok(flow) => {
+                    end.flows.insert(flow, (index, Part::Sends));
+                    self.write(side, flow, index);
+                }
+                Err(why) => self.outcomes[index].refused = Some(why),
+            }
+            self.settle(side);
+        }
+    }
+
+    fn piece(&self, offset: u64, length: usize) -> Data {
+        let start = (offset % PATTERN as u64) as usize;
+        self.pattern.slice(start..start + length.min(PATTERN))
+    }
+
+    fn write(&mut self, side: usize, flow: FlowId, index: usize) {
+        let Transfer { bytes, write, .. } = self.transfers[index];
+        loop {
+            let written = self.outcomes[index].written;
+            let left = bytes - written;
+            if left == 0 {
+                self.ends[side].tunnel.finish(flow);
+                return;
+            }
+            let room = self.ends[side].tunnel.writable(flow);
+            let length = room.min(write).min(PATTERN).min(usize::try_from(left).unwrap_or(usize::MAX));
+            if length == 0 {
+                return;
+            }
+            let piece = self.piece(written, length);
+            self.outcomes[index].written += length as u64;
+            self.ends[side].tunnel.write(flow, piece);
+        }
+    }
+
+    fn read(&mut self, side: usize, flow: FlowId, index: usize) {
+        if self.transfers[index].reader != Reader::Eager {
+            return;
+        }
+        loop {
+            match self.ends[side].tunnel.read(flow) {
+                Read::Data(data) => {
+                    let mut offset = self.outcomes[index].delivered;
+                    for part in data.chunks(PATTERN) {
+                        self.outcomes[index].corrupt |= self.piece(offset, part.len()) != part;
+                        offset += part.len() as u64;
+                    }
+                    self.outcomes[index].delivered = offset;
+                    self.outcomes[index].first_byte.get_or_insert(self.now);
+                    self.ends[side].tunnel.consumed(flow, data.len());
+                }
+                Read::End => {
+                    self.ends[side].tunnel.end_consumed(flow);
+                    self.ends[side].tunnel.finish(flow);
+                    self.outcomes[index].finished.get_or_insert(self.now);
+                    return;
+                }
+                Read::Pending | Read::Reset => return,
+            }
+        }
+    }
+
+    /// Works off events and sends until nothing changes.
+    fn settle(&mut self, side: usize) {
+        loop {
+            while let Some(event) = self.ends[side].tunnel.poll_event() {
+                self.event(side, event);
+            }
+            if !self.transmit(side) {
+                break;
+            }
+        }
+        self.peak_held[side] = self.peak_held[side].max(self.ends[side].tunnel.held().0 .0);
+    }
+
+    fn event(&mut self, side: usize, event: Event) {
+        let end = &mut self.ends[side];
+        match event {
+            Event::Up { peer, .. } => {
+                end.peer = Some(peer);
+                end.up = Some(self.now);
+                self.start_due();
+            }
+            Event::Down { reason, .. } => end.down = Some(reason.to_string()),
+            Event::KeyRefused { .. } => {}
+            Event::Opened { flow, open } => {
+                let Target::Address(destination) = open.destination else {
+                    return end.tunnel.refuse(flow, Refusal::NoSuchName);
+                };
+                let index = usize::from(destination.port());
+                end.flows.insert(flow, (index, Part::Receives));
+                match self.transfers[index].reader {
+                    Reader::Refuses(why) => end.tunnel.refuse(flow, why),
+                    _ => end.tunnel.accept(flow),
+                }
+            }
+            Event::Accepted { flow } => {
+                if let Some(&(index, _)) = end.flows.get(&flow) {
+                    self.outcomes[index].accepted = Some(self.now);
+                }
+            }
+            Event::Refused { flow, why } => {
+                if let Some(&(index, _)) = end.flows.get(&flow) {
+                    self.outcomes[index].refused = Some(why);
+                }
+            }
+            Event::Readable { flow } => match end.flows.get(&flow) {
+                Some(&(index, Part::Receives)) => self.read(side, flow, index),
+                Some(&(_, Part::Sends)) => {
+                    if matches!(end.tunnel.read(flow), Read::End) {
+                        end.tunnel.end_consumed(flow);
+                    }
+                }
+                None => {}
+            },
+            Event::Writable { flow } => {
+                if let Some(&(index, Part::Sends)) = end.flows.get(&flow) {
+                    self.write(side, flow, index);
+                }
+            }
+            Event::Reset { flow } => {
+                if let Some(&(index, _)) = end.flows.get(&flow) {
+                    self.outcomes[index].reset.get_or_insert(self.now);
+                }
+            }
+        }
+    }
+
+    /// Sends everything that may leave now; true if anything did.
+    fn transmit(&mut self, side: usize) -> bool {
+        let mut out = Vec::new();
+        let mut sent = false;
+        while let Some(batch) = self.ends[side].tunnel.poll_transmit(self.now, 16, &mut out) {
+            sent = true;
+            for datagram in out.chunks(batch.segment) {
+                let number = self.datagrams[side];
+                self.datagrams[side] += 1;
+                let size = Bytes(datagram.len() as u64 + HEADERS);
+                if let Fate::Delivered { at } = self.links[side].offer(self.now, size) {
+                    let extra = self
+                        .meddler
+                        .as_mut()
+                        .map_or(Duration::ZERO, |meddler| meddler(Dir::ALL[side], number));
+                    self.air.schedule(at + extra, (1 - side, datagram.to_vec()));
+                }
+            }
+        }
+        sent
+    }
+
+    /// Virtual time.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// What became of the transfers, in their order.
+    pub fn outcomes(&self) -> &[Outcome] {
+        &self.outcomes
+    }
+
+    /// What a link did.
+    pub fn counters(&self, dir: Dir) -> &Counters {
+        self.links[index(dir)].counters()
+    }
+
+    /// One end: the sender of that direction.
+    pub fn tunnel(&mut self, sender_of: Dir) -> &mut Tunnel {
+        &mut self.ends[index(sender_of)].tunnel
+    }
+
+    /// When the channel came up at the sender of that direction.
+    pub fn up(&self, sender_of: Dir) -> Option<Time> {
+        self.ends[index(sender_of)].up
+    }
+
+    /// Why the channel ended at the sender of that direction, if it did.
+    pub fn down(&self, sender_of: Dir) -> Option<&str> {
+        self.ends[index(sender_of)].down.as_deref()
+    }
+
+    /// The channel at the sender of that direction.
+    pub fn peer(&self, sender_of: Dir) -> Option<PeerId> {
+        self.ends[index(sender_of)].peer
+    }
+
+    /// The most flow data that one end held at any time for its readers.
+    pub fn peak_held(&self, sender_of: Dir) -> Bytes {
+        Bytes(self.peak_held[index(sender_of)])
+    }
+}
+
+fn index(dir: Dir) -> usize {
+    match dir {
+        Dir::Forward => TERMINAL,
+        Dir::Back => GATEWAY,
+    }
+}
+
+fn sender(transfer: &Transfer) -> usize {
+    index(transfer.data)
+}
