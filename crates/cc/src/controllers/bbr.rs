@@ -36,7 +36,7 @@
 
 use crate::controller::{Controller, Setup, Snapshot};
 use crate::event::{Ack, Loss, Sent, Signal};
-use crate::parts::WindowedMax;
+use crate::parts::{scaled, WindowedMax};
 use crate::units::{Bytes, Duration, Rate, Time};
 use crate::window::Window;
 
@@ -244,12 +244,12 @@ impl Bbr {
         let expired = ack.now.since(seen_at) > ROUND_TRIP_LIFE;
         if sample < least || expired {
             self.round_trip = Some((sample, ack.now));
-        } else if sample <= least.mul_f64(SEEN) {
+        } else if sample <= scaled(least, SEEN) {
             self.round_trip = Some((least, ack.now));
         }
         // A new least value, even a late one, needs no probe.
         let probing = matches!(self.mode, Mode::ProbeRoundTrip { .. });
-        if expired && sample > least.mul_f64(SEEN) && !probing && !ack.app_limited {
+        if expired && sample > scaled(least, SEEN) && !probing && !ack.app_limited {
             self.mode = Mode::ProbeRoundTrip { prior: self.window, low_until: None, round_passed: false };
         }
         let low = self.mss * LEAST_SEGMENTS;

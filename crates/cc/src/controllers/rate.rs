@@ -8,13 +8,15 @@
 //! before the first round-trip sample
 //! window    = max(1.25 L R0, L (elapsed + R0 / 4), 10 segments)
 //! per packet-timed round
-//! q         = least RTT of the round - D
+//! q         = min(latest, smoothed RTT) - D
 //! carried   = acknowledged / duration / (1 - p)        exact while a queue keeps the link busy
-//! q > max(5 % D, 10 ms)           queue all round long: if carried < 0.98 L then L = carried
-//!                                 g = 0.9 for q / 0.1, at most 2 (D + q), then one round to see
-//! queue did not fall, all carried the path became longer: D = D + q, L as before
+//! q > max(5 % D, 10 ms)           all round long: if carried < 0.98 L then L = carried, and
+//!                                 g = 1 - q / T for T = q / 0.1, held between 1 and 2 round trips,
+//!                                 then one round at L to see
+//! RTT did not fall, all carried   the path became longer: D = RTT, L as before
 //! loss > p + 5 % for 2 rounds     L = carried; if the loss stays the same p = loss, L as before
-//! L below the given rate          after 4 quiet rounds L *= 1.025, 1.05, then 1.1 per round
+//! L below the given rate          after 4 quiet rounds L *= 1.025; no queue: 1.05, 1.1, then 1.2;
+//!                                 a queue: back to the last good L, and twice as many quiet rounds
 //! timeout                         half the window until a packet sent later is acknowledged
 //! ```
 //!
@@ -23,21 +25,21 @@
 //! | L      | `limit`      | bit/s | [`Setup::link_rate`], as the host counts   |
 //! | D      | `base`       | s     | least round trip                           |
 //! | R0     | `initial_rtt`| s     | [`Setup::initial_rtt`]                     |
-//! | g      |              | 1     | 1, or 0.9 while draining                   |
+//! | g      | `gain`       | 1     | 1, or 0.5 to 0.95 while draining           |
 //! | s      | `standing`   | s     | the queue being drained, else 0            |
 //! | p      | `noise`      | share | mean loss of rounds without a queue (1/8)  |
 //!
 //! Origins: 1.25 bandwidth-delay products is the product's definition; 30 ms is an ACK delay of 25 ms
 //! (the acknowledgment policy of our tunnel) and its timer's grain; max(5 % D, 10 ms) is the queue the
-//! product allows itself; 0.9 takes a threshold's queue away within half a round trip and costs little
-//! when the queue was somebody else's; 5 % over two rounds lies above the noise of a small window.
-//! Draining for q / (1 - g) removes exactly the queue that was seen: at 540 ms a longer pause would
-//! empty the link before its effect can be seen.
+//! product allows itself; 5 % over two rounds lies above the noise of a small window. A drain removes
+//! exactly the queue that was seen: at 540 ms a longer pause would empty the link before its effect
+//! can be seen. One raise of L is judged before the next is made, for the same reason.
 
 use crate::controller::{Controller, Setup, Snapshot};
 use crate::event::{Ack, Loss, Sent, Signal};
+use crate::parts::scaled;
 use crate::units::{Bytes, Duration, Rate, Time};
-use crate::window::Window;
+use crate::window::{segments, Window};
 
 /// Window in bandwidth-delay products.
 const WINDOW_GAIN: f64 = 1.25;
@@ -51,8 +53,13 @@ const LONGEST_FIRST_ROUND: Duration = Duration::from_secs(4);
 const QUEUE_SHARE: u32 = 20;
 /// Least queue that counts.
 const QUEUE_LEAST: Duration = Duration::from_millis(10);
-/// Pacing gain while draining.
-const DRAIN_GAIN: f64 = 0.9;
+/// A drain takes away this share of the rate, unless it would last less than one or more than two
+/// round trips.
+const DRAIN_SHARE: f64 = 0.1;
+/// Least pacing gain while draining.
+const DRAIN_GAIN_LEAST: f64 = 0.5;
+/// Of the round-trip fall a drain should bring between its halves, less than this share is none.
+const FELL: f64 = 0.15;
 /// Carried below this share of what was sent: the link is slower than L.
 const CARRIED_ALL: f64 = 0.98;
 /// Loss above the noise that puts L in doubt.
@@ -63,13 +70,18 @@ const LOSS_CERTAIN: f64 = 0.5;
 const NOISE_WEIGHT: f64 = 0.125;
 /// Noise is never taken to be more than this.
 const NOISE_MOST: f64 = 0.5;
-/// Fewer bytes than this many segments in a round tell nothing.
-const TELLING_SEGMENTS: u64 = 20;
-/// Quiet rounds before L is raised again.
+/// Fewer segments than this in a round tell nothing about a rate.
+const TELLING_SEGMENTS: u64 = 8;
+/// Fewer lost segments than this tell nothing about loss.
+const TELLING_LOSSES: u64 = 4;
+/// Quiet rounds before L is raised again, and the most after raises that failed.
 const QUIET_ROUNDS: u32 = 4;
-/// First and greatest step up per round.
+const QUIET_ROUNDS_MOST: u32 = 32;
+/// First and greatest raise.
 const STEP_FIRST: f64 = 0.025;
-const STEP_MOST: f64 = 0.1;
+const STEP_MOST: f64 = 0.2;
+/// A raise has failed when it brought this part of the queue that counts.
+const RAISE_FAILED: u32 = 3;
 /// L never falls below this share of the given rate.
 const LEAST_SHARE: f64 = 1.0 / 256.0;
 
@@ -89,7 +101,9 @@ pub struct GivenRate {
     lossy_rounds: u32,
     trial: Option<LossTrial>,
     quiet_rounds: u32,
+    quiet_wanted: u32,
     step: f64,
+    raise: Option<Raise>,
     /// A timeout happened then; half the window until a later packet is acknowledged.
     halved_at: Option<Time>,
 }
@@ -108,9 +122,19 @@ enum Phase {
 struct Drain {
     began: Time,
     until: Time,
+    gain: f64,
     /// The queue at the beginning, as time.
     queue: Duration,
     limit_before: Rate,
+    /// Least round trips of packets sent in its first and in its second half.
+    halves: [Option<Duration>; 2],
+}
+
+/// L was raised then, from that; does a queue follow?
+#[derive(Clone, Copy, Debug)]
+struct Raise {
+    at: Time,
+    before: Rate,
 }
 
 /// What a packet-timed round showed.
@@ -137,10 +161,13 @@ struct LossTrial {
 struct Finding {
     now: Time,
     first_sent: Time,
+    /// Queue that stood all round long, and at its end.
+    least_queue: Duration,
     queue: Duration,
     rtt: Duration,
     carried: Rate,
     loss: f64,
+    segments: f64,
 }
 
 impl GivenRate {
@@ -162,7 +189,9 @@ impl GivenRate {
             lossy_rounds: 0,
             trial: None,
             quiet_rounds: 0,
+            quiet_wanted: QUIET_ROUNDS,
             step: STEP_FIRST,
+            raise: None,
             halved_at: None,
         }
     }
@@ -174,7 +203,7 @@ impl GivenRate {
             (None, _) => {
                 let elapsed = self.started.map_or(Duration::ZERO, |start| self.last_sent.since(start));
                 let spent = elapsed.min(LONGEST_FIRST_ROUND).saturating_add(self.initial_rtt / 4);
-                return self.bounded(self.limit.bytes_in(self.initial_rtt.mul_f64(WINDOW_GAIN).max(spent)));
+                return self.bounded(self.limit.bytes_in(scaled(self.initial_rtt, WINDOW_GAIN).max(spent)));
             }
         };
         let late = self.limit.bytes_in(reach.saturating_add(ACK_SLACK));
@@ -192,7 +221,8 @@ impl GivenRate {
     }
 
     /// Ends a round and begins the next one.
-    fn close_round(&mut self, now: Time) -> Option<Finding> {
+    fn close_round(&mut self, ack: &Ack) -> Option<Finding> {
+        let now = ack.now;
         let round = std::mem::take(&mut self.round);
         self.round.began = Some(now);
         let (began, least, base) = (round.began?, round.least_rtt?, self.base?);
@@ -203,10 +233,17 @@ impl GivenRate {
         telling.then(|| Finding {
             now,
             first_sent: round.first_sent,
-            queue: least.saturating_sub(base),
-            rtt: least,
-            carried: round.acked.per(now.since(began)).scale(1.0 / (1.0 - noise)),
+            least_queue: least.saturating_sub(base),
+            queue: ack.rtt.latest.min(ack.rtt.smoothed).max(least).saturating_sub(base),
+            rtt: ack.rtt.latest.min(ack.rtt.smoothed).max(least),
+            // The host's own sample is finer where a round has only a few ACKs.
+            carried: round
+                .acked
+                .per(now.since(began))
+                .max(ack.delivery_rate.unwrap_or(Rate::ZERO))
+                .scale(1.0 / (1.0 - noise)),
             loss,
+            segments: segments(sent, self.mss),
         })
     }
 
@@ -215,60 +252,104 @@ impl GivenRate {
             return;
         }
         let Some(base) = self.base else { return };
-        let queued = finding.queue > Self::threshold(base);
+        let queued = finding.least_queue > Self::threshold(base);
         match self.phase {
             Phase::Cruise if queued => self.drain(finding),
-            Phase::Cruise => self.quiet(finding),
-            Phase::Drain(_) => {}
+            Phase::Cruise => self.quiet(finding, base),
             Phase::Settle(drain) if finding.first_sent >= drain.until => {
                 self.phase = Phase::Cruise;
-                let removed = drain.until.since(drain.began).mul_f64(1.0 - DRAIN_GAIN);
-                let stayed = finding.queue > drain.queue.saturating_sub(removed / 2);
                 let all_carried = finding.carried.as_f64() >= CARRIED_ALL * self.limit.as_f64();
-                if stayed && all_carried {
+                match drain.rtt_that_stayed() {
                     // What we took away was not missed: no queue of ours, a longer path.
-                    self.base = Some(finding.rtt);
-                    self.set_limit(drain.limit_before);
-                } else if queued {
-                    self.drain(finding);
+                    Some(rtt) if queued && all_carried => {
+                        self.base = Some(rtt);
+                        self.set_limit(drain.limit_before);
+                    }
+                    _ if queued => self.drain(finding),
+                    _ => {}
                 }
             }
-            Phase::Settle(_) => {}
+            Phase::Drain(_) | Phase::Settle(_) => {}
         }
     }
 
     fn drain(&mut self, finding: &Finding) {
         let limit_before = self.limit;
+        if let Some(raise) = self.raise.take() {
+            self.raise_failed(raise);
+        }
         if finding.carried.as_f64() < CARRIED_ALL * self.limit.as_f64() {
             self.set_limit(finding.carried);
         }
-        let exact = finding.queue.mul_f64(1.0 / (1.0 - DRAIN_GAIN));
-        let length = exact.min(finding.rtt.saturating_mul(2));
         self.quiet_rounds = 0;
-        self.step = STEP_FIRST;
+        self.begin_drain(finding, limit_before);
+    }
+
+    fn begin_drain(&mut self, finding: &Finding, limit_before: Rate) {
+        let longest = finding.rtt.saturating_mul(2);
+        let length = scaled(finding.queue, 1.0 / DRAIN_SHARE).clamp(finding.rtt.min(longest), longest);
+        let share = finding.queue.as_secs_f64() / length.as_secs_f64().max(1e-9);
         self.phase = Phase::Drain(Drain {
             began: finding.now,
             until: finding.now + length,
+            gain: (1.0 - share).max(DRAIN_GAIN_LEAST),
             queue: finding.queue,
             limit_before,
+            halves: [None; 2],
         });
     }
 
     /// A round without a queue: learn the noise, and climb back to the given rate.
-    fn quiet(&mut self, finding: &Finding) {
-        if finding.loss < self.noise.unwrap_or(0.0) + LOSS_DOUBT && self.quiet_rounds < QUIET_ROUNDS {
+    fn quiet(&mut self, finding: &Finding, base: Duration) {
+        if let Some(raise) = self.raise {
+            if finding.first_sent < raise.at {
+                return;
+            }
+            self.raise = None;
+            if finding.queue > Self::threshold(base) / RAISE_FAILED || self.overflows(finding) {
+                self.raise_failed(raise);
+                return self.begin_drain(finding, self.limit);
+            }
+            self.step = (self.step * 2.0).min(STEP_MOST);
+            self.quiet_wanted = QUIET_ROUNDS;
+            if self.limit < self.link {
+                return self.raise(finding.now);
+            }
+        }
+        let steady = self.limit >= self.link || self.quiet_rounds < QUIET_ROUNDS;
+        if steady && finding.loss < self.noise.unwrap_or(0.0) + LOSS_DOUBT {
             let old = self.noise.unwrap_or(finding.loss);
             self.noise = Some(old + NOISE_WEIGHT * (finding.loss - old));
         }
         if self.limit >= self.link {
             self.quiet_rounds = 0;
+            self.step = STEP_FIRST;
             return;
         }
         self.quiet_rounds += 1;
-        if self.quiet_rounds > QUIET_ROUNDS && self.trial.is_none() {
-            self.set_limit(self.limit.scale(1.0 + self.step));
-            self.step = (self.step * 2.0).min(STEP_MOST);
+        if self.quiet_rounds > self.quiet_wanted && self.trial.is_none() {
+            self.raise(finding.now);
         }
+    }
+
+    /// A raise beyond the link with a queue too short to be seen loses what it added. Half of that
+    /// must show, and three standard deviations of the noise.
+    fn overflows(&self, finding: &Finding) -> bool {
+        let noise = self.noise.unwrap_or(0.0);
+        let deviation = libm::sqrt(noise.max(1.0 / finding.segments) / finding.segments);
+        finding.loss > noise + (self.step / 2.0).max(3.0 * deviation)
+    }
+
+    fn raise(&mut self, now: Time) {
+        self.raise = Some(Raise { at: now, before: self.limit });
+        self.set_limit(self.limit.scale(1.0 + self.step));
+    }
+
+    fn raise_failed(&mut self, raise: Raise) {
+        self.set_limit(raise.before);
+        self.step = STEP_FIRST;
+        self.quiet_rounds = 0;
+        self.quiet_wanted = (self.quiet_wanted * 2).min(QUIET_ROUNDS_MOST);
     }
 
     /// Loss far above the noise; true when it decided something.
@@ -284,7 +365,8 @@ impl GivenRate {
             }
             return false;
         }
-        if finding.loss <= self.noise.unwrap_or(0.0) + LOSS_DOUBT {
+        let few = finding.loss * finding.segments < TELLING_LOSSES as f64;
+        if few || finding.loss <= self.noise.unwrap_or(0.0) + LOSS_DOUBT {
             self.lossy_rounds = 0;
             return false;
         }
@@ -294,7 +376,9 @@ impl GivenRate {
         }
         self.lossy_rounds = 0;
         self.quiet_rounds = 0;
-        self.step = STEP_FIRST;
+        if let Some(raise) = self.raise.take() {
+            self.raise_failed(raise);
+        }
         self.trial = Some(LossTrial { since: finding.now, loss: finding.loss, limit_before: self.limit });
         if finding.carried < self.limit {
             self.set_limit(finding.carried);
@@ -302,8 +386,36 @@ impl GivenRate {
         true
     }
 
+    fn end_drain(&mut self, now: Time) {
+        if let Phase::Drain(drain) = self.phase {
+            if now >= drain.until {
+                self.phase = Phase::Settle(drain);
+            }
+        }
+    }
+
     fn set_limit(&mut self, limit: Rate) {
         self.limit = limit.clamp(self.link.scale(LEAST_SHARE).max(Rate::kbit(1)), self.link);
+    }
+}
+
+impl Drain {
+    /// Notes the round trip of a packet sent during the drain.
+    fn hear(&mut self, sent_at: Time, rtt: Duration) {
+        if sent_at < self.began || sent_at > self.until {
+            return;
+        }
+        let half = usize::from(sent_at.since(self.began) * 2 > self.until.since(self.began));
+        self.halves[half] = Some(self.halves[half].map_or(rtt, |least| least.min(rtt)));
+    }
+
+    /// The round trip, if it did not fall as a queue would have made it fall: between the least of
+    /// the halves lies half of what the drain takes away.
+    fn rtt_that_stayed(&self) -> Option<Duration> {
+        let [first, second] = self.halves;
+        let (first, second) = (first?, second?);
+        let taken = scaled(self.until.since(self.began), 1.0 - self.gain);
+        (first.saturating_sub(second) < scaled(taken, FELL)).then_some(second)
     }
 }
 
@@ -315,11 +427,7 @@ impl Controller for GivenRate {
     fn on_sent(&mut self, sent: &Sent) {
         self.started.get_or_insert(sent.now);
         self.last_sent = self.last_sent.max(sent.now);
-        if let Phase::Drain(drain) = self.phase {
-            if sent.now >= drain.until {
-                self.phase = Phase::Settle(drain);
-            }
-        }
+        self.end_drain(sent.now);
     }
 
     fn on_ack(&mut self, ack: &Ack) {
@@ -327,13 +435,17 @@ impl Controller for GivenRate {
         if self.halved_at.is_some_and(|at| ack.sent_at > at) {
             self.halved_at = None;
         }
+        self.end_drain(ack.now);
+        if let Phase::Drain(drain) | Phase::Settle(drain) = &mut self.phase {
+            drain.hear(ack.sent_at, ack.rtt.latest);
+        }
         // The ACK that closes a round counts in it: the span it ends is the one its bytes arrived in.
         self.round.acked += ack.acked;
         self.round.app_limited |= ack.app_limited;
         let least = self.round.least_rtt.map_or(ack.rtt.latest, |rtt| rtt.min(ack.rtt.latest));
         self.round.least_rtt = Some(least);
         if ack.round_start {
-            if let Some(finding) = self.close_round(ack.now) {
+            if let Some(finding) = self.close_round(ack) {
                 self.judge(&finding);
             }
             self.round.first_sent = ack.sent_at;
@@ -354,7 +466,7 @@ impl Controller for GivenRate {
     }
 
     fn pacing_rate(&self) -> Option<Rate> {
-        let gain = if matches!(self.phase, Phase::Drain(_)) { DRAIN_GAIN } else { 1.0 };
+        let gain = if let Phase::Drain(drain) = self.phase { drain.gain } else { 1.0 };
         Some(self.limit.scale(gain).max(Rate::bit(1)))
     }
 

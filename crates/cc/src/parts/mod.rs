@@ -8,6 +8,7 @@ pub mod extreme;
 pub mod hystart;
 pub mod rounds;
 pub mod rtt;
+pub mod span;
 
 pub use cubic_curve::CubicCurve;
 pub use delivery::{DeliveryEstimator, DeliverySample, PacketState};
@@ -16,3 +17,4 @@ pub use extreme::{WindowedMax, WindowedMin};
 pub use hystart::HyStart;
 pub use rounds::Rounds;
 pub use rtt::RttEstimator;
+pub use span::scaled;

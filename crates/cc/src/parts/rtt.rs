@@ -6,6 +6,9 @@ use crate::units::Duration;
 /// Clock granularity G of RFC 6298 §2: RFC 9002 §6.1.2 recommends 1 ms.
 pub const GRANULARITY: Duration = Duration::from_millis(1);
 
+/// A longer sample counts as this: a clock jumped, and sums must not overflow.
+const LONGEST: Duration = Duration::from_secs(3600);
+
 /// Smoothed round trip (weight 1/8), its variation (weight 1/4) and the least sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RttEstimator {
@@ -19,9 +22,10 @@ impl RttEstimator {
         RttEstimator { initial, measured: None }
     }
 
-    /// Takes one sample; a zero sample counts as a nanosecond so that nobody divides by zero.
+    /// Takes one sample; a zero sample counts as a nanosecond so that nobody divides by zero,
+    /// and more than an hour as an hour.
     pub fn on_sample(&mut self, sample: Duration) {
-        let sample = sample.max(Duration::from_nanos(1));
+        let sample = sample.clamp(Duration::from_nanos(1), LONGEST);
         self.measured = Some(match self.measured {
             None => (Rtt { latest: sample, smoothed: sample, min: sample }, sample / 2),
             Some((old, variation)) => {
@@ -53,7 +57,7 @@ impl RttEstimator {
 
     /// Retransmission timeout SRTT + max(G, 4 RTTVAR), RFC 6298 §2.3, at least `least`.
     pub fn timeout(&self, least: Duration) -> Duration {
-        (self.rtt().smoothed + (self.variation() * 4).max(GRANULARITY)).max(least)
+        (self.rtt().smoothed.min(LONGEST) + (self.variation().min(LONGEST) * 4).max(GRANULARITY)).max(least)
     }
 }
 
