@@ -9,6 +9,7 @@ pub mod controllers;
 pub mod event;
 pub mod parts;
 pub mod registry;
+pub mod tape;
 #[cfg(test)]
 mod testing;
 pub mod units;

@@ -1,0 +1,487 @@
+//! Event tapes: what a controller heard, as text, so that it can be recorded anywhere and replayed
+//! anywhere.
+//!
+//! The first line is `skyhaul-tape 1`. Every other line is empty, a comment (`#`), or a time in
+//! nanoseconds, a kind and its fields, in this order, all numbers whole:
+//!
+//! ```text
+//! skyhaul-tape 1
+//! 0 sent bytes=1500 in_flight=1500
+//! 540000000 ack sent_at=0 acked=1500 in_flight=0 peer_window=- latest=540000000 smoothed=540000000 min=540000000 delivery_rate=22222 round_start=1 app_limited=0
+//! 541000000 loss sent_at=1000 lost=1500 in_flight=0 latest=540000000 smoothed=540000000 min=540000000 signal=gap new_episode=1
+//! ```
+//!
+//! Times and durations are nanoseconds, amounts bytes, rates bit/s, `-` is "absent", yes and no are 1
+//! and 0, `signal` is `gap`, `timeout` or `ecn`. Times never decrease.
+
+use crate::controller::{Controller, Snapshot};
+use crate::event::{Ack, Loss, Rtt, Sent, Signal};
+use crate::units::{Bytes, Duration, Rate, Time};
+use std::fmt::{self, Write as _};
+use std::str::{FromStr, SplitAsciiWhitespace};
+
+/// The first line of a tape.
+const HEADER: &str = "skyhaul-tape 1";
+
+/// One thing a controller heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A packet left.
+    Sent(Sent),
+    /// An acknowledgment arrived.
+    Ack(Ack),
+    /// Packets were declared lost.
+    Loss(Loss),
+}
+
+impl Event {
+    /// When it happened.
+    pub fn now(&self) -> Time {
+        match self {
+            Event::Sent(sent) => sent.now,
+            Event::Ack(ack) => ack.now,
+            Event::Loss(loss) => loss.now,
+        }
+    }
+
+    /// Tells a controller.
+    pub fn play(&self, controller: &mut dyn Controller) {
+        match self {
+            Event::Sent(sent) => controller.on_sent(sent),
+            Event::Ack(ack) => controller.on_ack(ack),
+            Event::Loss(loss) => controller.on_loss(loss),
+        }
+    }
+}
+
+/// Events in the order a controller heard them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tape {
+    /// The events; times do not decrease.
+    pub events: Vec<Event>,
+}
+
+/// A tape that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TapeError {
+    /// Line number, from 1.
+    pub line: usize,
+    /// What stands there.
+    pub found: String,
+    /// What would do.
+    pub expected: String,
+}
+
+impl fmt::Display for TapeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: found \"{}\", expected {}", self.line, self.found, self.expected)
+    }
+}
+
+impl std::error::Error for TapeError {}
+
+/// Plays a tape to a controller; the state after each event, with its time.
+pub fn replay(tape: &Tape, controller: &mut dyn Controller) -> Vec<(Time, Snapshot)> {
+    tape.events
+        .iter()
+        .map(|event| {
+            event.play(controller);
+            (event.now(), controller.snapshot())
+        })
+        .collect()
+}
+
+/// A controller that writes down what it hears and passes it on.
+#[derive(Clone, Debug)]
+pub struct Recorder {
+    inner: Box<dyn Controller>,
+    tape: Tape,
+}
+
+impl Recorder {
+    /// Records what `inner` hears from now on. The tape grows by about 150 bytes per event and is
+    /// meant for tests and diagnosis.
+    pub fn new(inner: Box<dyn Controller>) -> Self {
+        Recorder { inner, tape: Tape::default() }
+    }
+
+    /// What was heard so far.
+    pub fn tape(&self) -> &Tape {
+        &self.tape
+    }
+
+    /// Ends the recording.
+    pub fn into_tape(self) -> Tape {
+        self.tape
+    }
+}
+
+impl Controller for Recorder {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+    fn on_sent(&mut self, sent: &Sent) {
+        self.tape.events.push(Event::Sent(*sent));
+        self.inner.on_sent(sent);
+    }
+    fn on_ack(&mut self, ack: &Ack) {
+        self.tape.events.push(Event::Ack(*ack));
+        self.inner.on_ack(ack);
+    }
+    fn on_loss(&mut self, loss: &Loss) {
+        self.tape.events.push(Event::Loss(*loss));
+        self.inner.on_loss(loss);
+    }
+    fn cwnd(&self) -> Bytes {
+        self.inner.cwnd()
+    }
+    fn pacing_rate(&self) -> Option<Rate> {
+        self.inner.pacing_rate()
+    }
+    fn snapshot(&self) -> Snapshot {
+        self.inner.snapshot()
+    }
+    fn boxed_clone(&self) -> Box<dyn Controller> {
+        Box::new(self.clone())
+    }
+}
+
+impl fmt::Display for Tape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{HEADER}")?;
+        self.events.iter().try_for_each(|event| writeln!(f, "{event}"))
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.now().as_nanos())?;
+        match self {
+            Event::Sent(sent) => write!(f, " sent bytes={} in_flight={}", sent.bytes.0, sent.in_flight.0),
+            Event::Ack(ack) => {
+                write!(f, " ack sent_at={}", ack.sent_at.as_nanos())?;
+                write!(f, " acked={} in_flight={}", ack.acked.0, ack.in_flight.0)?;
+                write!(f, " peer_window={}", optional(ack.peer_window.map(|bytes| bytes.0)))?;
+                write!(f, " {}", rtt_text(&ack.rtt))?;
+                write!(f, " delivery_rate={}", optional(ack.delivery_rate.map(Rate::as_bit)))?;
+                write!(
+                    f,
+                    " round_start={} app_limited={}",
+                    u8::from(ack.round_start),
+                    u8::from(ack.app_limited)
+                )
+            }
+            Event::Loss(loss) => {
+                let signal = match loss.signal {
+                    Signal::Gap => "gap",
+                    Signal::Timeout => "timeout",
+                    Signal::Ecn => "ecn",
+                };
+                write!(f, " loss sent_at={}", loss.sent_at.as_nanos())?;
+                write!(f, " lost={} in_flight={}", loss.lost.0, loss.in_flight.0)?;
+                write!(
+                    f,
+                    " {} signal={signal} new_episode={}",
+                    rtt_text(&loss.rtt),
+                    u8::from(loss.new_episode)
+                )
+            }
+        }
+    }
+}
+
+fn rtt_text(rtt: &Rtt) -> String {
+    let mut text = String::new();
+    let fields = [("latest", rtt.latest), (" smoothed", rtt.smoothed), (" min", rtt.min)];
+    for (name, value) in fields {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{name}={}", value.as_nanos());
+    }
+    text
+}
+
+fn optional(value: Option<u64>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
+impl FromStr for Tape {
+    type Err = TapeError;
+
+    /// Reads a tape.
+    ///
+    /// # Errors
+    /// With the line number when the header, a kind, a field or a number is missing, unknown, out of
+    /// order or too much, or when time goes backwards.
+    fn from_str(text: &str) -> Result<Self, TapeError> {
+        let mut lines = text.lines().enumerate();
+        let first = lines.next().map_or("", |(_, line)| line);
+        if first != HEADER {
+            return Err(error(1, first, format!("\"{HEADER}\"")));
+        }
+        let mut tape = Tape::default();
+        let mut last = Time::ZERO;
+        for (index, line) in lines {
+            if line.trim().is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let event = Line { number: index + 1, words: line.split_ascii_whitespace() }.event()?;
+            if event.now() < last {
+                let expected = format!("a time of at least {}", last.as_nanos());
+                return Err(error(index + 1, &event.now().as_nanos().to_string(), expected));
+            }
+            last = event.now();
+            tape.events.push(event);
+        }
+        Ok(tape)
+    }
+}
+
+/// Longest piece of a bad line that an error repeats.
+const SHOWN: usize = 60;
+
+fn error(line: usize, found: &str, expected: impl Into<String>) -> TapeError {
+    TapeError { line, found: found.chars().take(SHOWN).collect(), expected: expected.into() }
+}
+
+struct Line<'a> {
+    number: usize,
+    words: SplitAsciiWhitespace<'a>,
+}
+
+impl<'a> Line<'a> {
+    fn event(mut self) -> Result<Event, TapeError> {
+        let word = self.words.next().unwrap_or("end of line");
+        let now = word
+            .parse()
+            .map(Time::from_nanos)
+            .map_err(|_| error(self.number, word, "a time in whole nanoseconds"))?;
+        let kind = self.words.next().unwrap_or("end of line");
+        let event = match kind {
+            "sent" => {
+                Event::Sent(Sent { now, bytes: self.bytes("bytes")?, in_flight: self.bytes("in_flight")? })
+            }
+            "ack" => Event::Ack(Ack {
+                now,
+                sent_at: Time::from_nanos(self.number("sent_at")?),
+                acked: self.bytes("acked")?,
+                in_flight: self.bytes("in_flight")?,
+                peer_window: self.optional("peer_window")?.map(Bytes),
+                rtt: self.rtt()?,
+                delivery_rate: self.optional("delivery_rate")?.map(Rate::bit),
+                round_start: self.flag("round_start")?,
+                app_limited: self.flag("app_limited")?,
+            }),
+            "loss" => Event::Loss(Loss {
+                now,
+                sent_at: Time::from_nanos(self.number("sent_at")?),
+                lost: self.bytes("lost")?,
+                in_flight: self.bytes("in_flight")?,
+                rtt: self.rtt()?,
+                signal: self.signal()?,
+                new_episode: self.flag("new_episode")?,
+            }),
+            _ => return Err(error(self.number, kind, "\"sent\", \"ack\" or \"loss\"")),
+        };
+        match self.words.next() {
+            None => Ok(event),
+            Some(word) => Err(error(self.number, word, "the end of the line")),
+        }
+    }
+
+    /// The value of the next field, which must have this name; `what` says what it should be.
+    fn field(&mut self, name: &str, what: &str) -> Result<&'a str, TapeError> {
+        let word = self.words.next().unwrap_or("end of line");
+        word.strip_prefix(name)
+            .and_then(|rest| rest.strip_prefix('='))
+            .ok_or_else(|| error(self.number, word, format!("\"{name}=\" and {what}")))
+    }
+
+    fn number(&mut self, name: &str) -> Result<u64, TapeError> {
+        let what = "a whole number";
+        let value = self.field(name, what)?;
+        whole(value).ok_or_else(|| error(self.number, value, format!("{what} for {name}")))
+    }
+
+    fn optional(&mut self, name: &str) -> Result<Option<u64>, TapeError> {
+        let what = "a whole number or \"-\"";
+        match self.field(name, what)? {
+            "-" => Ok(None),
+            value => {
+                whole(value).map(Some).ok_or_else(|| error(self.number, value, format!("{what} for {name}")))
+            }
+        }
+    }
+
+    fn flag(&mut self, name: &str) -> Result<bool, TapeError> {
+        match self.field(name, "0 or 1")? {
+            "0" => Ok(false),
+            "1" => Ok(true),
+            value => Err(error(self.number, value, format!("0 or 1 for {name}"))),
+        }
+    }
+
+    fn signal(&mut self) -> Result<Signal, TapeError> {
+        let what = "gap, timeout or ecn";
+        match self.field("signal", what)? {
+            "gap" => Ok(Signal::Gap),
+            "timeout" => Ok(Signal::Timeout),
+            "ecn" => Ok(Signal::Ecn),
+            value => Err(error(self.number, value, format!("{what} for signal"))),
+        }
+    }
+
+    fn bytes(&mut self, name: &str) -> Result<Bytes, TapeError> {
+        self.number(name).map(Bytes)
+    }
+
+    fn rtt(&mut self) -> Result<Rtt, TapeError> {
+        let mut next = |name| self.number(name).map(Duration::from_nanos);
+        Ok(Rtt { latest: next("latest")?, smoothed: next("smoothed")?, min: next("min")? })
+    }
+}
+
+/// Digits only: no sign, no spaces, nothing that overflows.
+fn whole(text: &str) -> Option<u64> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controllers::NewReno;
+    use crate::testing::{ack, loss, MSS};
+    use crate::Setup;
+    use proptest::prelude::*;
+
+    fn rtts() -> impl Strategy<Value = Rtt> {
+        any::<[u64; 3]>().prop_map(|[latest, smoothed, min]| Rtt {
+            latest: Duration::from_nanos(latest),
+            smoothed: Duration::from_nanos(smoothed),
+            min: Duration::from_nanos(min),
+        })
+    }
+
+    fn events() -> impl Strategy<Value = Event> {
+        let signals = prop_oneof![Just(Signal::Gap), Just(Signal::Timeout), Just(Signal::Ecn)];
+        prop_oneof![
+            any::<[u64; 2]>().prop_map(|[bytes, in_flight]| Event::Sent(Sent {
+                now: Time::ZERO,
+                bytes: Bytes(bytes),
+                in_flight: Bytes(in_flight)
+            })),
+            (any::<[u64; 3]>(), any::<[Option<u64>; 2]>(), rtts(), any::<[bool; 2]>()).prop_map(
+                |([sent_at, acked, in_flight], [peer, rate], rtt, [round_start, app_limited])| Event::Ack(
+                    Ack {
+                        now: Time::ZERO,
+                        sent_at: Time::from_nanos(sent_at),
+                        acked: Bytes(acked),
+                        in_flight: Bytes(in_flight),
+                        peer_window: peer.map(Bytes),
+                        rtt,
+                        delivery_rate: rate.map(Rate::bit),
+                        round_start,
+                        app_limited,
+                    }
+                )
+            ),
+            (any::<[u64; 3]>(), rtts(), signals, any::<bool>()).prop_map(
+                |([sent_at, lost, in_flight], rtt, signal, new_episode)| Event::Loss(Loss {
+                    now: Time::ZERO,
+                    sent_at: Time::from_nanos(sent_at),
+                    lost: Bytes(lost),
+                    in_flight: Bytes(in_flight),
+                    rtt,
+                    signal,
+                    new_episode,
+                })
+            ),
+        ]
+    }
+
+    fn tapes() -> impl Strategy<Value = Tape> {
+        prop::collection::vec((any::<u32>(), events()), 0..30).prop_map(|steps| {
+            let mut now = 0u64;
+            let events = steps
+                .into_iter()
+                .map(|(ahead, mut event)| {
+                    now += u64::from(ahead);
+                    match &mut event {
+                        Event::Sent(sent) => sent.now = Time::from_nanos(now),
+                        Event::Ack(ack) => ack.now = Time::from_nanos(now),
+                        Event::Loss(loss) => loss.now = Time::from_nanos(now),
+                    }
+                    event
+                })
+                .collect();
+            Tape { events }
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_back_the_same(tape in tapes()) {
+            prop_assert_eq!(tape.to_string().parse::<Tape>(), Ok(tape));
+        }
+
+        #[test]
+        fn no_text_makes_the_parser_panic(text in "(skyhaul-tape 1\n)?[0-9a-z_=\\- \n]{0,200}") {
+            let _ = text.parse::<Tape>();
+        }
+
+        #[test]
+        fn a_damaged_tape_is_refused_or_means_something_else(
+            tape in tapes(), at in any::<prop::sample::Index>(), byte in 32u8..127
+        ) {
+            let text = tape.to_string();
+            let mut bytes = text.clone().into_bytes();
+            let at = at.index(bytes.len());
+            prop_assume!(bytes[at] != byte && bytes[at] != b'\n');
+            bytes[at] = byte;
+            let here = text[..at].matches('\n').count() + 1;
+            match String::from_utf8(bytes).unwrap().parse::<Tape>() {
+                // A time that grew is noticed at the next line, which seems to go back.
+                Err(error) => prop_assert!(error.line == here || error.line == here + 1, "{}", error),
+                Ok(other) => prop_assert_ne!(other, tape),
+            }
+        }
+    }
+
+    #[test]
+    fn errors_name_the_line_what_stands_there_and_what_would_do() {
+        let sent = "0 sent bytes=1 in_flight=1";
+        for (text, message) in [
+            ("", "line 1: found \"\", expected \"skyhaul-tape 1\""),
+            ("0 seen", "line 2: found \"seen\", expected \"sent\", \"ack\" or \"loss\""),
+            ("soon sent", "line 2: found \"soon\", expected a time in whole nanoseconds"),
+            ("0 sent bytes=many", "line 2: found \"many\", expected a whole number for bytes"),
+            ("0 sent bytes=+1", "line 2: found \"+1\", expected a whole number for bytes"),
+            ("0 sent in_flight=1", "line 2: found \"in_flight=1\", expected \"bytes=\" and a whole number"),
+            ("0 sent bytes=1", "line 2: found \"end of line\", expected \"in_flight=\" and a whole number"),
+            ("0 sent bytes=1 in_flight=1 x=2", "line 2: found \"x=2\", expected the end of the line"),
+        ] {
+            let text = if text.is_empty() { String::new() } else { format!("{HEADER}\n{text}\n") };
+            assert_eq!(text.parse::<Tape>().unwrap_err().to_string(), message);
+        }
+        let back = format!("{HEADER}\n# a comment\n\n5 {}\n4 {}\n", &sent[2..], &sent[2..]);
+        let error = back.parse::<Tape>().unwrap_err();
+        assert_eq!((error.line, error.found.as_str()), (5, "4"));
+    }
+
+    #[test]
+    fn a_recording_replays_to_the_same_windows() {
+        let setup = Setup::new(MSS);
+        let mut recorder = Recorder::new(Box::new(NewReno::new(&setup)));
+        let mut windows = Vec::new();
+        for i in 0..50 {
+            if i == 20 {
+                recorder.on_loss(&loss(540 + i, 500, Signal::Gap, true));
+            } else {
+                recorder.on_ack(&ack(540 + i, i * 40, 3));
+            }
+            windows.push(recorder.cwnd());
+        }
+        let tape: Tape = recorder.into_tape().to_string().parse().unwrap();
+        let replayed = replay(&tape, &mut NewReno::new(&setup));
+        assert_eq!(replayed.iter().map(|(_, state)| state.cwnd).collect::<Vec<_>>(), windows);
+    }
+}
