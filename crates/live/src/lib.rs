@@ -1,8 +1,12 @@
 //! Sockets, namespaces, TUN emulator, terminal and gateway.
 
 pub mod config;
+pub mod egress;
 pub mod emulate;
+pub mod ingress;
+pub mod intercept;
 pub mod keys;
 pub mod netns;
 pub mod pair;
+pub mod tcp;
 pub mod testbed;

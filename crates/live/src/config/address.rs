@@ -84,6 +84,11 @@ impl Prefix {
         Prefix::new(address.to_canonical(), self.bits).is_some_and(|block| block.address == self.address)
     }
 
+    /// Whether all addresses of `other` lie in this block.
+    pub fn holds(&self, other: &Prefix) -> bool {
+        self.is_ipv4() == other.is_ipv4() && self.bits <= other.bits && self.contains(other.address)
+    }
+
     /// How many leading bits are fixed: of two blocks that hold an address, the longer one knows it better.
     pub fn bits(&self) -> u8 {
         self.bits

@@ -1,0 +1,83 @@
+use std::path::Path;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use super::*;
+use crate::config::Role;
+
+fn exit(egress: &str) -> Exit {
+    let key = "skyhaul-ed25519:Gb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=";
+    let text = format!(
+        "[channel]\ngateway = \"a:1\"\n[keys]\nsecret_file = \"k\"\npeer = \"{key}\"\n\
+         [limits]\nconnect_timeout = \"300 ms\"\n[egress]\n{egress}"
+    );
+    Exit::new(&Config::parse(&text, Path::new("t.toml"), Role::Terminal).unwrap())
+}
+
+fn to(target: &str) -> Open {
+    let destination = match target.parse::<SocketAddr>() {
+        Ok(address) => Target::Address(address),
+        Err(_) => {
+            let (host, port) = target.rsplit_once(':').unwrap();
+            Target::Name { host: host.to_owned(), port: port.parse().unwrap() }
+        }
+    };
+    Open { destination, source: None }
+}
+
+#[tokio::test]
+async fn a_listening_destination_is_reached_by_address_and_by_name() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    for host in ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]"] {
+        let mut ours = exit("deny = []").connect(&to(&format!("{host}:{port}")), &[]).await.unwrap();
+        let (mut theirs, _) = listener.accept().await.unwrap();
+        ours.write_all(b"hello").await.unwrap();
+        let mut got = [0; 5];
+        theirs.read_exact(&mut got).await.unwrap();
+        assert_eq!(&got, b"hello", "{host}");
+    }
+}
+
+#[tokio::test]
+async fn each_failure_has_its_own_refusal() {
+    let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    for (target, egress, wanted) in [
+        (free.to_string(), "deny = []", Refusal::Refused),
+        (free.to_string(), "", Refusal::NotAllowed),
+        (format!("localhost:{}", free.port()), "", Refusal::NotAllowed),
+        (format!("[::ffff:127.0.0.1]:{}", free.port()), "", Refusal::NotAllowed),
+        ("10.1.2.3:80".to_owned(), "allow = [\"10.2.0.0/16\"]", Refusal::NotAllowed),
+        ("no-such-host.invalid:80".to_owned(), "", Refusal::NoSuchName),
+    ] {
+        let outcome = exit(egress).connect(&to(&target), &[]).await;
+        assert_eq!(outcome.unwrap_err(), wanted, "{target} with {egress:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_source_outside_the_peers_networks_is_not_impersonated() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut open = to(&listener.local_addr().unwrap().to_string());
+    open.source = Some("192.0.2.1:5000".parse().unwrap());
+    let networks = ["10.77.1.0/24".parse().unwrap()];
+    let outcome = exit("deny = []\npreserve_source = true").connect(&open, &networks).await;
+    assert_eq!(outcome.unwrap_err(), Refusal::NotAllowed);
+    let ignored = exit("deny = []").connect(&open, &networks).await.unwrap();
+    assert_eq!(ignored.local_addr().unwrap().ip(), IpAddr::from([127, 0, 0, 1]), "not asked to preserve");
+}
+
+#[test]
+fn kernel_errors_become_refusals() {
+    for (code, wanted) in [
+        (nix::libc::ECONNREFUSED, Refusal::Refused),
+        (nix::libc::EHOSTUNREACH, Refusal::Unreachable),
+        (nix::libc::ENETUNREACH, Refusal::Unreachable),
+        (nix::libc::ETIMEDOUT, Refusal::TimedOut),
+        (nix::libc::EACCES, Refusal::NotAllowed),
+        (nix::libc::EMFILE, Refusal::Failed),
+    ] {
+        assert_eq!(refusal(&io::Error::from_raw_os_error(code)), wanted, "{code}");
+    }
+}
