@@ -132,7 +132,7 @@ impl Pair {
     /// # Errors
     /// When an end cannot be set up with its keys.
     pub fn new(scenario: &Scenario, plan: Plan, transfers: Vec<Transfer>) -> Result<Self, SetupError> {
-        // quinn-proto wants an `Instant`; only differences of it are ever used.
+        // tidy: allow(pure): quinn-proto wants an `Instant`; only differences of it are ever used.
         #[allow(clippy::disallowed_methods)]
         let epoch = Epoch::new(std::time::Instant::now());
         let address = |n| SocketAddr::from((Ipv4Addr::new(10, 77, 0, n), 4433));

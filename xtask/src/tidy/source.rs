@@ -54,13 +54,12 @@ impl Source {
         lines.filter(|(_, is_test)| !**is_test).map(|((index, line), _)| (index + 1, line))
     }
 
-    /// The first line with code at or below `line` (both from 1), which an exception above it covers.
+    /// The first line with code below `line` (both from 1), which an exception above it covers. Attributes belong
+    /// to what follows them.
     pub fn next_code_line(&self, line: usize) -> usize {
-        let below = self.code.lines().enumerate().skip(line);
-        below
-            .map(|(at, text)| (at + 1, text))
-            .find(|(_, text)| !text.trim().is_empty())
-            .map_or(line, |(at, _)| at)
+        let mut below = self.code.lines().enumerate().skip(line);
+        let is_code = |text: &str| !text.is_empty() && !text.starts_with("#[");
+        below.find(|(_, text)| is_code(text.trim())).map_or(line, |(index, _)| index + 1)
     }
 }
 
@@ -235,6 +234,8 @@ mod tests {
         let wanted = Allow { line: 1, rule: "eight".into(), reason: "RFC 6298 gives 1/8".into() };
         assert_eq!(source.allows, [wanted]);
         assert_eq!(source.next_code_line(1), 3);
+        let source = Source::parse("// tidy: allow(pure): why\n#[allow(x)]\n// more\nlet x = 1;\n");
+        assert_eq!(source.next_code_line(1), 4);
     }
 
     #[test]

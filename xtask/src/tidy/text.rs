@@ -36,6 +36,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         }
         if path.ends_with(".md") {
             findings.extend(dead_links(tree, path, text));
+            findings.extend(dead_paths(tree, path, text));
         }
         findings.extend(scenario_name(path, text));
     }
@@ -94,6 +95,25 @@ fn dead_links(tree: &Tree, path: &str, text: &str) -> Vec<Finding> {
                 findings.push(Finding::error(path, line, format!("{file} has no heading #{heading}")));
             }
             _ => {}
+        }
+    }
+    findings
+}
+
+/// Paths in prose such as `crates/cc/src` that are not there. One with a placeholder in capitals is no path.
+fn dead_paths(tree: &Tree, path: &str, text: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        // Every second piece between backticks is code.
+        for code in line.split('`').skip(1).step_by(2) {
+            let is_path = ["crates/", "docs/", "scenarios/", "scripts/", "xtask/"]
+                .iter()
+                .any(|top| code.starts_with(top))
+                && !code.contains(|c: char| c.is_whitespace() || c.is_uppercase() || c == '*');
+            let folder = format!("{}/", code.trim_end_matches('/'));
+            if is_path && !tree.contains_key(code) && !tree.keys().any(|known| known.starts_with(&folder)) {
+                findings.push(Finding::error(path, index + 1, format!("{code} is not there")));
+            }
         }
     }
     findings
@@ -211,6 +231,13 @@ mod tests {
             found.contains(&"READ.md:1: the link leads to gone.md, which is not there".to_owned()),
             "{found:?}"
         );
+    }
+
+    #[test]
+    fn paths_in_prose_must_be_there() {
+        let text = "`docs/a.md` `docs/` `docs/NAME.md` `scripts/setup --check` and then `docs/gone.md`\n";
+        let found = messages(&[("READ.md", text), ("docs/a.md", "")]);
+        assert_eq!(found, ["READ.md:1: docs/gone.md is not there"]);
     }
 
     #[test]
