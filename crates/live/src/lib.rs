@@ -1,6 +1,7 @@
 //! Sockets, namespaces, TUN emulator, terminal and gateway.
 
 pub mod config;
+pub mod driver;
 pub mod egress;
 pub mod emulate;
 pub mod ingress;
@@ -8,5 +9,6 @@ pub mod intercept;
 pub mod keys;
 pub mod netns;
 pub mod pair;
+pub mod relay;
 pub mod tcp;
 pub mod testbed;

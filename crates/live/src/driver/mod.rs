@@ -1,0 +1,396 @@
+//! Drives a [`Tunnel`] with a real socket and a real clock, in one thread: reads datagrams, sends what
+//! may leave, waits for the next of both, and tells flows what happened to them.
+
+mod icmp;
+mod socket;
+mod timer;
+
+use crate::relay::{Flows, Incoming};
+use skyhaul_cc::{Duration, Time};
+use skyhaul_pep::auth::PublicKey;
+use skyhaul_pep::{ChannelStats, Config, DownReason, Epoch, Event, PeerId, SetupError, Tunnel};
+use socket::Socket;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Instant;
+use timer::Timer;
+use tokio::sync::Notify;
+use tracing::{debug, error, info, warn};
+
+/// How this end finds the others.
+#[derive(Clone, Debug)]
+pub enum Role {
+    /// Waits for them here.
+    Listen(SocketAddr),
+    /// Connects to the one at this host and port, again and again until it is there.
+    Connect {
+        /// "host:port"; the name is looked up at each attempt.
+        gateway: String,
+        /// Local address, if it matters.
+        bind: Option<SocketAddr>,
+    },
+}
+
+/// A driver that could not start.
+#[derive(Debug)]
+pub enum StartError {
+    /// The UDP socket.
+    Socket(SocketAddr, io::Error),
+    /// Keys or channel settings.
+    Setup(SetupError),
+    /// The gateway's name.
+    Name(String, io::Error),
+    /// Something else the system refused.
+    System(io::Error),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StartError::Socket(address, error) => write!(f, "UDP {address}: {error}"),
+            StartError::Setup(error) => write!(f, "{error}"),
+            StartError::Name(name, error) => write!(f, "{name}: {error}"),
+            StartError::System(error) => write!(f, "{error}"),
+        }
+    }
+}
+impl std::error::Error for StartError {}
+
+/// What driver and flows share; one thread, so plain cells.
+pub(crate) struct Shared {
+    pub(crate) tunnel: RefCell<Tunnel>,
+    epoch: Epoch,
+    /// A flow has given the tunnel something to do.
+    pub(crate) work: Notify,
+    pub(crate) flows: RefCell<Flows>,
+    pub(crate) incoming: RefCell<std::collections::VecDeque<Incoming>>,
+    pub(crate) incoming_ready: Notify,
+    peers_changed: Notify,
+    closing: Cell<bool>,
+    closed: Notify,
+    names: BTreeMap<PublicKey, String>,
+}
+
+/// A running tunnel, cheap to clone, for tasks of the same thread.
+#[derive(Clone)]
+pub struct TunnelHandle(pub(crate) Rc<Shared>);
+
+/// A channel that is up.
+#[derive(Clone, Debug)]
+pub struct PeerInfo {
+    /// Its name in the tunnel.
+    pub id: PeerId,
+    /// The other end's key.
+    pub key: PublicKey,
+    /// Where the other end is.
+    pub remote: SocketAddr,
+}
+
+impl TunnelHandle {
+    /// Channels that are up.
+    pub fn peers(&self) -> Vec<PeerInfo> {
+        let peers = self.0.tunnel.borrow().peers();
+        peers.into_iter().map(|(id, key, remote)| PeerInfo { id, key, remote }).collect()
+    }
+
+    /// Waits until at least one channel is up.
+    pub async fn any_peer(&self) -> PeerInfo {
+        loop {
+            let changed = self.0.peers_changed.notified();
+            if let Some(peer) = self.peers().into_iter().next() {
+                return peer;
+            }
+            changed.await;
+        }
+    }
+
+    /// Figures of a channel, while it exists.
+    pub fn stats(&self, peer: PeerId) -> Option<ChannelStats> {
+        self.0.tunnel.borrow().stats(peer)
+    }
+
+    /// Closes all channels, resets all flows and ends the driver; returns when that is done.
+    pub async fn shut_down(&self) {
+        let closed = self.0.closed.notified();
+        self.0.closing.set(true);
+        self.0.work.notify_one();
+        // The close may get lost on the way; the other end will notice by other means.
+        let _ = tokio::time::timeout(Duration::from_secs(2), closed).await;
+    }
+}
+
+impl Shared {
+    pub(crate) fn now(&self) -> Time {
+        self.epoch.time(Instant::now())
+    }
+
+    fn name(&self, key: &PublicKey) -> String {
+        self.names.get(key).cloned().unwrap_or_else(|| key.to_string())
+    }
+}
+
+/// Owns the socket; [`run`](Driver::run) it in a `LocalSet`.
+pub struct Driver {
+    shared: Rc<Shared>,
+    socket: Socket,
+    timer: Timer,
+    departures: icmp::Departures,
+    client: Option<Client>,
+}
+
+/// The end that connects.
+struct Client {
+    gateway: String,
+    peer: Option<PeerId>,
+    /// When to try next, or to give the present attempt up.
+    next: Time,
+    pause: Duration,
+    is_up: bool,
+}
+
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// A handshake takes two round trips; on a bad link, several attempts at each.
+const HANDSHAKE_TIME: Duration = Duration::from_secs(20);
+/// Datagram batches read before flows get their turn.
+const READS_PER_TURN: usize = 8;
+
+impl Driver {
+    /// Opens the socket. `names` are what to call peers in the log.
+    ///
+    /// # Errors
+    /// When socket, keys or the gateway's name are no good.
+    pub async fn start(
+        role: Role,
+        config: Config,
+        names: BTreeMap<PublicKey, String>,
+    ) -> Result<(Driver, TunnelHandle), StartError> {
+        let epoch = Epoch::new(Instant::now());
+        let (bind, client) = match role {
+            Role::Listen(address) => (address, None),
+            Role::Connect { gateway, bind } => {
+                let bind = match bind {
+                    Some(address) => address,
+                    None => icmp::any_address_for(look_up(&gateway).await?),
+                };
+                let client =
+                    Client { gateway, peer: None, next: Time::ZERO, pause: FIRST_PAUSE, is_up: false };
+                (bind, Some(client))
+            }
+        };
+        let tunnel = Tunnel::new(config, epoch, client.is_none()).map_err(StartError::Setup)?;
+        let socket = Socket::bind(bind).map_err(|error| StartError::Socket(bind, error))?;
+        let shared = Rc::new(Shared {
+            tunnel: RefCell::new(tunnel),
+            epoch,
+            work: Notify::new(),
+            flows: RefCell::default(),
+            incoming: RefCell::default(),
+            incoming_ready: Notify::new(),
+            peers_changed: Notify::new(),
+            closing: Cell::new(false),
+            closed: Notify::new(),
+            names,
+        });
+        let timer = Timer::new().map_err(StartError::System)?;
+        let handle = TunnelHandle(shared.clone());
+        Ok((Driver { shared, socket, timer, departures: icmp::Departures::default(), client }, handle))
+    }
+
+    /// Where the socket is bound.
+    ///
+    /// # Errors
+    /// When the system does not say.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// Runs until [`TunnelHandle::shut_down`].
+    ///
+    /// # Errors
+    /// When the socket or the timer fails for good.
+    pub async fn run(mut self) -> io::Result<()> {
+        let shared = self.shared.clone();
+        let mut closing = false;
+        loop {
+            if shared.closing.get() && !std::mem::replace(&mut closing, true) {
+                let mut tunnel = shared.tunnel.borrow_mut();
+                for (peer, ..) in tunnel.peers() {
+                    tunnel.close(shared.now(), peer, "the other end shuts down");
+                }
+            }
+            if !closing {
+                self.connect().await;
+            }
+            self.dispatch();
+            let writable = self.transmit()?;
+            self.dispatch();
+            if closing && writable {
+                shared.closed.notify_waiters();
+                return Ok(());
+            }
+            self.set_timer()?;
+            tokio::select! {
+                ready = self.socket.ready(!writable) => {
+                    ready?;
+                    self.receive()?;
+                }
+                fired = self.timer.fired() => {
+                    fired?;
+                    shared.tunnel.borrow_mut().handle_timeout(shared.now());
+                }
+                () = shared.work.notified() => {}
+            }
+            self.dispatch();
+            // Flows read and write between two turns of ours.
+            tokio::task::yield_now().await;
+        }
+    }
+
+    fn set_timer(&mut self) -> io::Result<()> {
+        let tunnel = self.shared.tunnel.borrow_mut().poll_timeout();
+        let client = self.client.as_ref().filter(|client| !client.is_up).map(|client| client.next);
+        let at = [tunnel, client].into_iter().flatten().min();
+        self.timer.set(at, self.shared.now())
+    }
+
+    /// Begins or gives up attempts to connect.
+    async fn connect(&mut self) {
+        let now = self.shared.now();
+        let Some(client) = self.client.as_mut().filter(|client| !client.is_up && client.next <= now) else {
+            return;
+        };
+        if let Some(peer) = client.peer.take() {
+            warn!("{}: no answer to the handshake for {} s", client.gateway, HANDSHAKE_TIME.as_secs());
+            self.shared.tunnel.borrow_mut().abandon(now, peer, "no answer".to_owned());
+        }
+        match look_up(&client.gateway).await {
+            Ok(remote) => {
+                let mut tunnel = self.shared.tunnel.borrow_mut();
+                match tunnel.connect(now, remote) {
+                    Ok(peer) => {
+                        debug!("connecting to {remote}");
+                        client.peer = Some(peer);
+                        client.next = now + HANDSHAKE_TIME;
+                    }
+                    Err(error) => {
+                        error!("{}: {error}", client.gateway);
+                        client.next = now + LONGEST_PAUSE;
+                    }
+                }
+            }
+            Err(error) => {
+                warn!("{error}; trying again in {} s", LONGEST_PAUSE.as_secs());
+                client.next = now + LONGEST_PAUSE;
+            }
+        }
+    }
+
+    fn receive(&mut self) -> io::Result<()> {
+        let shared = &self.shared;
+        for _ in 0..READS_PER_TURN {
+            let now = shared.now();
+            let mut tunnel = shared.tunnel.borrow_mut();
+            let departures = &mut self.departures;
+            let any = self.socket.receive(|datagram| {
+                departures.heard_from(datagram.from);
+                tunnel.handle_datagram(now, datagram.from, datagram.to, datagram.ecn, datagram.bytes);
+            })?;
+            if !any {
+                break;
+            }
+        }
+        let now = shared.now();
+        for gone in self.socket.unreachable() {
+            if self.departures.closed(gone, now) {
+                self.departures.forget(gone);
+                let mut tunnel = shared.tunnel.borrow_mut();
+                let peers = tunnel.peers();
+                for (peer, _, remote) in peers {
+                    if icmp::canonical(remote) == icmp::canonical(gone) {
+                        tunnel.abandon(now, peer, "the other end's program has stopped".to_owned());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends what may leave; false if the socket is full.
+    fn transmit(&mut self) -> io::Result<bool> {
+        let mut tunnel = self.shared.tunnel.borrow_mut();
+        loop {
+            if !self.socket.flush()? {
+                return Ok(false);
+            }
+            let now = self.shared.now();
+            let segments = self.socket.max_segments();
+            let Some(batch) = tunnel.poll_transmit(now, segments, self.socket.buffer()) else {
+                return Ok(true);
+            };
+            self.socket.queue(batch);
+        }
+    }
+
+    /// Tells everybody what happened.
+    fn dispatch(&mut self) {
+        let shared = self.shared.clone();
+        loop {
+            let Some(event) = shared.tunnel.borrow_mut().poll_event() else { return };
+            match event {
+                Event::Up { peer, key, remote } => {
+                    info!("channel to {} at {} is up", shared.name(&key), icmp::canonical(remote));
+                    if let Some(client) = self.client.as_mut().filter(|client| client.peer == Some(peer)) {
+                        client.is_up = true;
+                        client.pause = FIRST_PAUSE;
+                    }
+                    shared.peers_changed.notify_waiters();
+                }
+                Event::Down { peer, remote, reason } => self.down(peer, remote, &reason),
+                Event::KeyRefused { offered } => {
+                    warn!("refused a peer with unknown key {offered}");
+                }
+                Event::Opened { flow, open } => {
+                    let key = shared.tunnel.borrow().peers().into_iter().find(|(id, ..)| *id == flow.peer);
+                    let Some((_, key, _)) = key else { continue };
+                    shared.flows.borrow_mut().add(flow);
+                    let incoming = Incoming::new(TunnelHandle(shared.clone()), flow, open, key);
+                    shared.incoming.borrow_mut().push_back(incoming);
+                    shared.incoming_ready.notify_one();
+                }
+                Event::Accepted { flow } => shared.flows.borrow_mut().verdict(flow, Ok(())),
+                Event::Refused { flow, why } => shared.flows.borrow_mut().verdict(flow, Err(why)),
+                Event::Readable { flow } => shared.flows.borrow_mut().readable(flow),
+                Event::Writable { flow } => shared.flows.borrow_mut().writable(flow),
+                Event::Reset { flow } => shared.flows.borrow_mut().reset(flow),
+            }
+        }
+    }
+
+    fn down(&mut self, peer: PeerId, remote: SocketAddr, reason: &DownReason) {
+        let remote = icmp::canonical(remote);
+        match reason {
+            DownReason::Closed => info!("channel to {remote} is down: {reason}"),
+            DownReason::KeyRefused(_) => error!("channel to {remote} is down: {reason}"),
+            _ => warn!("channel to {remote} is down: {reason}"),
+        }
+        self.shared.peers_changed.notify_waiters();
+        let now = self.shared.now();
+        if let Some(client) = self.client.as_mut().filter(|client| client.peer == Some(peer)) {
+            client.peer = None;
+            client.is_up = false;
+            client.next = now + client.pause;
+            client.pause = (client.pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+}
+
+async fn look_up(gateway: &str) -> Result<SocketAddr, StartError> {
+    let name = |error| StartError::Name(gateway.to_owned(), error);
+    let mut found = tokio::net::lookup_host(gateway).await.map_err(name)?;
+    found.next().ok_or_else(|| name(io::Error::other("the name has no address")))
+}
