@@ -5,6 +5,7 @@
 
 mod commands;
 mod failure;
+mod screen;
 
 use clap::Parser;
 use failure::Failure;
@@ -28,13 +29,19 @@ struct Cli {
 #[derive(clap::Subcommand)]
 #[allow(clippy::large_enum_variant, reason = "there is one command per run")]
 enum Command {
+    Run(commands::run::Args),
+    Demo(commands::demo::Args),
     Link(commands::link::Args),
     Pair(commands::pair::Args),
+    List(commands::list::Args),
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let outcome = start_log().and_then(|()| match cli.command {
+        Command::Run(args) => commands::run::run(args),
+        Command::Demo(args) => commands::demo::run(args),
+        Command::List(args) => commands::list::run(args),
         Command::Link(args) => commands::link::run(args),
         Command::Pair(args) => commands::pair::run(args),
     });

@@ -10,8 +10,9 @@ use skyhaul_live::netns::Namespace;
 use skyhaul_live::testbed::files::Source;
 use skyhaul_live::testbed::servers::Shop;
 use skyhaul_live::testbed::transfer::{Ending, Outcome};
-use skyhaul_live::testbed::workload::{FtpMode, Way};
+use skyhaul_live::testbed::workload::FtpMode;
 use skyhaul_live::testbed::{ftp, http, iperf, Ends, LabError};
+use skyhaul_sim::scenario::Dir;
 
 const SIZE: Bytes = Bytes(3_000_003);
 const LIMIT: Duration = Duration::from_secs(60);
@@ -116,7 +117,7 @@ fn needs_namespaces_a_file_that_is_not_there_is_a_failure_with_a_reason() {
 #[test]
 fn needs_namespaces_iperf3_sends_both_ways() {
     let Some(cable) = Cable::new() else { return };
-    for way in [Way::Forward, Way::Back] {
+    for way in Dir::ALL {
         let stream = iperf::stream(&cable.ends(), &cable.shop, way, Duration::from_secs(1), &mut |_| ());
         let Some(stream) = installed(stream) else { return };
         assert!(stream.error.is_none() && stream.received > Bytes::mib(1), "{stream:?}");

@@ -1,4 +1,7 @@
 //! One file per command: `Args` is its command line, `run` carries it out.
 
+pub mod demo;
 pub mod link;
+pub mod list;
 pub mod pair;
+pub mod run;

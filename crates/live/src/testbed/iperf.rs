@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use skyhaul_cc::units::Bytes;
+use skyhaul_sim::scenario::Dir;
 
 use super::servers::{find, Server, Shop};
-use super::workload::Way;
 use super::{Ends, LabError, Progress, Watch};
 
 /// What iperf3 measured at the receiving end.
@@ -31,7 +31,7 @@ pub struct Stream {
 pub fn stream(
     ends: &Ends<'_>,
     shop: &Shop,
-    way: Way,
+    data: Dir,
     time: Duration,
     watch: Watch<'_>,
 ) -> Result<Stream, LabError> {
@@ -40,7 +40,7 @@ pub fn stream(
     let mut client = ends.client.command(&find("iperf3", "iperf3")?.to_string_lossy());
     client.args(["--client", &address.ip().to_string(), "--port", &address.port().to_string()]);
     client.args(["--time", &time.as_secs().max(1).to_string(), "--json"]);
-    if way == Way::Back {
+    if data == Dir::Back {
         client.arg("--reverse");
     }
     client.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -4,7 +4,9 @@ pub mod files;
 pub mod ftp;
 pub mod http;
 pub mod iperf;
+pub mod lab;
 pub mod measure;
+pub mod pair;
 pub mod row;
 pub mod scheme;
 pub mod servers;
@@ -19,6 +21,7 @@ use std::time::Duration;
 
 use skyhaul_cc::units::Bytes;
 
+use crate::emulate::EmulateError;
 use crate::netns::{Namespace, NetnsError};
 
 /// Where client and server programs run.
@@ -104,6 +107,24 @@ pub enum LabError {
     },
     /// Namespaces or what is in them.
     Netns(NetnsError),
+    /// The emulated link.
+    Emulate(EmulateError),
+    /// The kernel does not have a congestion control algorithm.
+    NoAlgorithm {
+        /// Its name.
+        algorithm: &'static str,
+        /// What the system says.
+        source: NetnsError,
+    },
+    /// Terminal or gateway did not start.
+    Pair {
+        /// "skyhaul terminal" or "skyhaul gateway".
+        end: &'static str,
+        /// What happened.
+        what: String,
+        /// Its last words.
+        said: String,
+    },
 }
 
 impl LabError {
@@ -130,6 +151,13 @@ impl fmt::Display for LabError {
                 write!(f, "can't {action} {}: {source}", path.display())
             }
             LabError::Netns(error) => error.fmt(f),
+            LabError::Emulate(error) => error.fmt(f),
+            LabError::NoAlgorithm { algorithm, source } => write!(
+                f,
+                "this kernel has no TCP congestion control \"{algorithm}\" ({source}); try: modprobe tcp_{algorithm}"
+            ),
+            LabError::Pair { end, what, said } if said.is_empty() => write!(f, "{end} {what}"),
+            LabError::Pair { end, what, said } => write!(f, "{end} {what}; it says:\n{said}"),
         }
     }
 }
@@ -139,5 +167,11 @@ impl std::error::Error for LabError {}
 impl From<NetnsError> for LabError {
     fn from(error: NetnsError) -> LabError {
         LabError::Netns(error)
+    }
+}
+
+impl From<EmulateError> for LabError {
+    fn from(error: EmulateError) -> LabError {
+        LabError::Emulate(error)
     }
 }

@@ -1,6 +1,7 @@
 //! One line of results: what every table, JSON array and CSV file of the lab consists of.
 
 use serde::{Deserialize, Serialize};
+use skyhaul_cc::units::{Bytes, Duration, Rate};
 
 /// The result of one run. Field names, units and meaning are a contract for scripts: columns are added, never changed.
 /// All rates are in bit/s, all times in seconds, all amounts in bytes.
@@ -66,16 +67,32 @@ pub struct Row {
     /// Greatest resident memory of `skyhaul gateway`.
     pub gateway_peak_bytes: Option<u64>,
     /// Packets the link lost in the direction of the payload, queue overflow not counted.
-    pub link_lost_packets: Option<u64>,
+    pub link_lost_packets: u64,
     /// Packets that found the queue in front of the link full, in the direction of the payload.
-    pub queue_dropped_packets: Option<u64>,
-    /// What the paper behind the scenario reports for its own accelerator, where it does.
+    pub queue_dropped_packets: u64,
+    /// What the paper behind the scenario reports for its own accelerator and this workload, where it does.
     pub published_bit_per_s: Option<f64>,
-    /// "exact", "about" or "more than".
-    pub published_kind: Option<String>,
+    /// How the paper puts it: "exactly", "about", "more than" or "less than".
+    pub published_relation: Option<String>,
 }
 
 impl Row {
+    /// Fills in what follows from the time and the limit.
+    pub(super) fn measure(&mut self, time: Duration, limit: Rate) {
+        let goodput = match time {
+            Duration::ZERO => Rate::ZERO,
+            time => Bytes(self.received_bytes).per(time),
+        };
+        self.seconds = time.as_secs_f64();
+        self.goodput_bit_per_s = goodput.as_f64();
+        self.limit_bit_per_s = limit.as_f64();
+        self.fraction_of_limit = if limit > Rate::ZERO { goodput.as_f64() / limit.as_f64() } else { 0.0 };
+        let cpu = self.terminal_cpu_seconds.zip(self.gateway_cpu_seconds);
+        self.cpu_seconds_per_gb = cpu
+            .filter(|_| self.received_bytes > 0)
+            .map(|(terminal, gateway)| (terminal + gateway) / (self.received_bytes as f64 / 1e9));
+    }
+
     /// Whether nothing went wrong: the bytes are right, the emulator kept up, the programs succeeded.
     pub fn passed(&self) -> bool {
         self.valid && self.error.is_none() && self.integrity_ok != Some(false)

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use skyhaul_sim::scenario::{Dir, WorkloadKind};
+
 /// A job for a real client program and a real server program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Job {
@@ -22,15 +24,6 @@ pub enum Job {
     Iperf3,
     /// iperf3 sends from server to client for a while.
     Iperf3Download,
-}
-
-/// Which way the payload of a job crosses the link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// From the terminal's side to the gateway's side.
-    Forward,
-    /// From the gateway's side to the terminal's side.
-    Back,
 }
 
 /// Who opens FTP's data connection (RFC 959 §3.2).
@@ -84,14 +77,26 @@ impl Job {
     }
 
     /// Which way the payload goes, the client being on the terminal's side.
-    pub fn way(self) -> Way {
+    pub fn data(self) -> Dir {
         match self {
-            Job::FtpUpload | Job::FtpUploadActive | Job::Iperf3 => Way::Forward,
+            Job::FtpUpload | Job::FtpUploadActive | Job::Iperf3 => Dir::Forward,
             Job::FtpDownload
             | Job::FtpDownloadActive
             | Job::HttpDownload
             | Job::HttpObjects
-            | Job::Iperf3Download => Way::Back,
+            | Job::Iperf3Download => Dir::Back,
+        }
+    }
+}
+
+impl From<WorkloadKind> for Job {
+    fn from(kind: WorkloadKind) -> Job {
+        match kind {
+            WorkloadKind::FtpUpload => Job::FtpUpload,
+            WorkloadKind::FtpDownload => Job::FtpDownload,
+            WorkloadKind::HttpDownload => Job::HttpDownload,
+            WorkloadKind::HttpObjects => Job::HttpObjects,
+            WorkloadKind::Iperf3 => Job::Iperf3,
         }
     }
 }
@@ -134,6 +139,14 @@ mod tests {
     fn every_workload_is_read_back_from_its_own_name() {
         for job in Job::ALL {
             assert_eq!(job.name().parse(), Ok(job));
+        }
+    }
+
+    #[test]
+    fn the_workload_of_a_scenario_keeps_its_name_and_its_direction() {
+        for kind in WorkloadKind::ALL {
+            assert_eq!(Job::from(kind).name(), kind.name());
+            assert_eq!(Job::from(kind).data(), kind.data());
         }
     }
 

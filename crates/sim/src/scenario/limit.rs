@@ -22,8 +22,12 @@ impl Scenario {
     /// sending time at the payload limit), with [`PAYLOAD_PER_PACKET`]. Connection set-up would come on
     /// top. Changes of the link while the file is sent are counted; jitter is not.
     pub fn limit(&self, bytes: Bytes) -> Rate {
-        let direction = self.direction(self.workload.kind.data());
-        let time = direction.shortest_time(bytes);
+        self.limit_of(self.workload.kind.data(), bytes, PAYLOAD_PER_PACKET)
+    }
+
+    /// As [`Scenario::limit`] for either direction and for packets that carry `payload` bytes of the file.
+    pub fn limit_of(&self, data: Dir, bytes: Bytes, payload: Bytes) -> Rate {
+        let time = self.direction(data).shortest_time(bytes, payload);
         if time == Duration::MAX {
             return Rate::ZERO;
         }
@@ -40,10 +44,10 @@ impl Direction {
     }
 
     /// From the first bit sent to the last one received.
-    fn shortest_time(&self, bytes: Bytes) -> Duration {
+    fn shortest_time(&self, bytes: Bytes, payload: Bytes) -> Duration {
         let changes = Changes::new(self);
         let payload_bits = bytes.bits() as f64;
-        let efficiency = share_of_payload(self, PAYLOAD_PER_PACKET);
+        let efficiency = share_of_payload(self, payload);
         let (mut now, mut done) = (0u64, 0.0);
         for _ in 0..MOST_STEPS {
             let settings = changes.at(now);

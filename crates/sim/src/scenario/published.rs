@@ -50,6 +50,18 @@ pub enum Relation {
     LessThan,
 }
 
+impl Relation {
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Relation::Exactly => "exactly",
+            Relation::About => "about",
+            Relation::MoreThan => "more than",
+            Relation::LessThan => "less than",
+        }
+    }
+}
+
 impl Figure {
     /// The kind as in scenario files, such as `link-rate`.
     pub fn metric(&self) -> &'static str {

@@ -1,0 +1,148 @@
+//! `skyhaul run`: compares schemes on a scenario.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use skyhaul_cc::units::{parse_duration, Bytes, ParseUnitError};
+use skyhaul_live::netns::ensure_privileged;
+use skyhaul_live::testbed::lab::{Lab, Run};
+use skyhaul_live::testbed::row::Row;
+use skyhaul_live::testbed::scheme::Scheme;
+use skyhaul_live::testbed::workload::Job;
+use skyhaul_sim::scenario::Scenario;
+
+use crate::failure::Failure;
+use crate::screen::progress::Line;
+use crate::screen::rows::{self, Format};
+
+/// Compare schemes on a scenario: real programs, an emulated link, one row of results for each run.
+///
+/// Each run has hosts, a link and servers of its own, so schemes do not influence each other. All schemes meet the
+/// same seed. Exit status: 0 when every transfer was intact and every run valid, 1 when one was not, 2 when the
+/// request could not be carried out.
+#[derive(clap::Args)]
+#[command(after_help = "Examples, as root:\n  \
+    skyhaul run p1.down-270 --scheme direct:cubic,direct:bbr --bytes 16MiB --max-seconds 20\n  \
+    skyhaul run p1.down-270 --scheme skyhaul:rate --bytes 512MiB --format json\n  \
+    skyhaul run p1.up-270 --scheme direct:bbr,skyhaul:rate --workload http-objects\n\
+    `skyhaul list` shows scenarios, schemes and workloads.")]
+pub struct Args {
+    /// Scenario: an id of the catalogue or a path to a TOML file.
+    scenario: String,
+    /// Testbed: programs on the kernel's network stack.
+    #[arg(long, value_enum, default_value_t = Testbed::Hosts)]
+    on: Testbed,
+    /// Schemes, separated by commas.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', required = true)]
+    scheme: Vec<Scheme>,
+    /// What the client does; the scenario's own workload if not given.
+    #[arg(long, value_name = "NAME")]
+    workload: Option<Job>,
+    /// Size of the file, such as 64MiB; the scenario's if not given.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    bytes: Option<Bytes>,
+    /// How often each scheme runs, with seeds SEED, SEED+1 and so on.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    repeat: u32,
+    /// Number that decides the luck of the packets and the content of the file.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Stop a transfer after this many seconds and judge it by what has arrived; for iperf3 how long it sends
+    /// [default: 120, iperf3: 30].
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    max_seconds: Option<Duration>,
+    /// How to print the results.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Testbed {
+    /// Client, terminal, gateway and server as network namespaces of this machine.
+    Hosts,
+}
+
+/// Carries the command out.
+pub fn run(args: Args) -> Result<ExitCode, Failure> {
+    let Testbed::Hosts = args.on;
+    let scenario = Scenario::find(&args.scenario).map_err(Failure::request)?;
+    let job = args.workload.unwrap_or_else(|| Job::from(scenario.workload.kind));
+    let bytes = args.bytes.unwrap_or(scenario.workload.bytes);
+    let limit = args.max_seconds.unwrap_or(match job {
+        Job::Iperf3 | Job::Iperf3Download => STREAM,
+        _ => TRANSFER,
+    });
+    Lab::check(job).map_err(Failure::request)?;
+    ensure_privileged()?;
+    let mut lab = Lab::new(bytes).map_err(Failure::request)?;
+    let mut results = Vec::new();
+    for repetition in 1..=args.repeat {
+        let seed = args.seed.wrapping_add(u64::from(repetition) - 1);
+        for scheme in &args.scheme {
+            let run = Run { scenario: &scenario, scheme, job, bytes, seed, repetition, limit };
+            results.extend(one(&mut lab, &run)?);
+        }
+    }
+    rows::print(&results, &scenario, args.format)?;
+    Ok(status(&results))
+}
+
+/// One run with its line of progress.
+pub fn one(lab: &mut Lab, run: &Run<'_>) -> Result<Vec<Row>, Failure> {
+    let name = match run.repetition {
+        1 => run.scheme.to_string(),
+        _ => format!("{} (seed {})", run.scheme, run.seed),
+    };
+    let line = Line::new(&name);
+    let rows = lab.run(run, &mut |progress| line.show(progress));
+    line.finish();
+    rows.map_err(|error| Failure::request(format!("{}: {error}", run.scheme)))
+}
+
+/// 0 if nothing went wrong in any row, else 1.
+pub fn status(rows: &[Row]) -> ExitCode {
+    ExitCode::from(u8::from(!rows.iter().all(Row::passed)))
+}
+
+/// Reads a size such as `64MiB`, at least one byte.
+pub fn size(text: &str) -> Result<Bytes, String> {
+    match text.parse().map_err(|error: ParseUnitError| error.to_string())? {
+        Bytes::ZERO => Err("found 0 bytes, expected at least 1".to_owned()),
+        bytes => Ok(bytes),
+    }
+}
+
+/// Reads a number of seconds, with or without the unit.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let with_unit = if text.trim().ends_with(|last: char| last.is_ascii_digit()) {
+        format!("{text} s")
+    } else {
+        text.to_owned()
+    };
+    match parse_duration(&with_unit) {
+        Ok(time) if time >= Duration::from_millis(100) => Ok(time),
+        _ => Err(format!("found \"{text}\", expected a number of seconds such as 20, at least 0.1")),
+    }
+}
+
+/// Enough for 512 MiB at a third of 100 Mbit/s.
+const TRANSFER: Duration = Duration::from_secs(120);
+/// Long enough for start-up to weigh little.
+const STREAM: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_times_are_read_and_nonsense_is_refused() {
+        assert_eq!(size("64MiB"), Ok(Bytes::mib(64)));
+        assert_eq!(seconds("20"), Ok(Duration::from_secs(20)));
+        assert_eq!(seconds("1.5 min"), Ok(Duration::from_secs(90)));
+        for text in ["0", "-1", "", "long", "0.01", "nan"] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
+        assert!(size("0").is_err() && size("many").is_err());
+    }
+}

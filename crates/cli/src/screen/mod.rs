@@ -1,0 +1,6 @@
+//! What the command line shows: tables, machine-readable rows, progress.
+
+pub mod numbers;
+pub mod progress;
+pub mod rows;
+pub mod table;

@@ -1,0 +1,334 @@
+//! One run: hosts, link, scheme and workload put together, and the row that comes out.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use skyhaul_cc::units::{Bytes, Rate};
+use skyhaul_sim::scenario::{Dir, Figure, Scenario};
+
+use super::files::{Scratch, Source};
+use super::http::Object;
+use super::iperf::Stream;
+use super::pair::{Pair, PairUsage};
+use super::row::Row;
+use super::scheme::{Buffers, Kernel, Scheme};
+use super::servers::{find, Shop};
+use super::transfer::{Ending, Outcome};
+use super::workload::{FtpMode, Job};
+use super::{ftp, http, iperf, Ends, LabError, Progress, Watch};
+use crate::emulate::{Hosts, Report, SERVER};
+
+/// What to do in a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Run<'a> {
+    /// The link.
+    pub scenario: &'a Scenario,
+    /// Who carries the bytes.
+    pub scheme: &'a Scheme,
+    /// What client and server do.
+    pub job: Job,
+    /// Size of the file.
+    pub bytes: Bytes,
+    /// Decides the luck of the packets and the content of the file.
+    pub seed: u64,
+    /// Counts the repetitions of one command from 1.
+    pub repetition: u32,
+    /// Transfers are stopped after this time; iperf3 sends for this time.
+    pub limit: Duration,
+}
+
+/// A place for runs. Every run gets hosts, link, servers and proxies of its own.
+#[derive(Debug)]
+pub struct Lab {
+    source: Option<(Source, u64)>,
+    scratch: Scratch,
+}
+
+impl Lab {
+    /// Prepares for files of up to `bytes`. Call it before threads are started, after
+    /// [`crate::netns::ensure_privileged`].
+    ///
+    /// # Errors
+    /// When there is no place for the files.
+    pub fn new(bytes: Bytes) -> Result<Lab, LabError> {
+        // The source and what arrives of it.
+        Ok(Lab { source: None, scratch: Scratch::new(Bytes(bytes.0.saturating_mul(2)))? })
+    }
+
+    /// Makes sure that the programs of a job are there.
+    ///
+    /// # Errors
+    /// When one is missing; the message names its package.
+    pub fn check(job: Job) -> Result<(), LabError> {
+        let needed: &[(&str, &str)] = match job {
+            Job::FtpUpload | Job::FtpDownload | Job::FtpUploadActive | Job::FtpDownloadActive => {
+                &[("curl", "curl"), ("vsftpd", "vsftpd")]
+            }
+            Job::HttpDownload | Job::HttpObjects => &[("curl", "curl"), ("nginx", "nginx-light")],
+            Job::Iperf3 | Job::Iperf3Download => &[("iperf3", "iperf3")],
+        };
+        needed.iter().try_for_each(|(program, package)| find(program, package).map(drop))
+    }
+
+    /// Carries out a run; once more if the emulator could not keep up. Objects give one row for each size, all else
+    /// gives one.
+    ///
+    /// # Errors
+    /// When the run could not be carried out. A transfer that fails is a row that says so.
+    pub fn run(&mut self, run: &Run<'_>, watch: Watch<'_>) -> Result<Vec<Row>, LabError> {
+        let rows = self.attempt(run, watch)?;
+        match rows.iter().find(|row| !row.valid) {
+            None => Ok(rows),
+            Some(row) => {
+                let reason = row.invalid_reason.as_deref().unwrap_or_default();
+                tracing::info!("{}: invalid run ({reason}), repeated once", run.scheme);
+                self.attempt(run, watch)
+            }
+        }
+    }
+
+    fn attempt(&mut self, run: &Run<'_>, watch: Watch<'_>) -> Result<Vec<Row>, LabError> {
+        watch(Progress::SettingUp);
+        let hosts = Hosts::new()?;
+        set_up_tcp(&hosts, run.scheme)?;
+        let dir = self.scratch.path().join("run");
+        let _ = std::fs::remove_dir_all(&dir);
+        let shop = Shop::new(&dir)?;
+        let link = hosts.link(run.scenario, run.seed)?;
+        let pair = match run.scheme {
+            Scheme::Direct(_) => None,
+            Scheme::Skyhaul(controller) => {
+                Some(Pair::start(&hosts, run.scenario, controller, &dir.join("pair"))?)
+            }
+        };
+        let ends = Ends { client: &hosts.client, server: &hosts.server, address: IpAddr::V4(SERVER.0) };
+        link.restart_clock();
+        let before = pair.as_ref().map(Pair::usage);
+        let done = self.work(run, &ends, &shop, watch)?;
+        let usage = pair.as_ref().zip(before).map(|(pair, before)| pair.usage().since(before));
+        let report = link.report();
+        let death = pair.and_then(Pair::end);
+        watch(Progress::Checking);
+        let intact = match &done {
+            Done::File { outcome, source, received } => {
+                Some(source.matches(received, outcome.ending == Ending::Complete)?)
+            }
+            Done::Objects(_) | Done::Stream(_) => None,
+        };
+        let _ = std::fs::remove_dir_all(&dir);
+        tracing::debug!("{}: the link\n{report}", run.scheme);
+        let mut frame = frame(run, &report, usage);
+        frame.error = death;
+        Ok(rows(run, &frame, done, intact))
+    }
+
+    fn work(
+        &mut self,
+        run: &Run<'_>,
+        ends: &Ends<'_>,
+        shop: &Shop,
+        watch: Watch<'_>,
+    ) -> Result<Done, LabError> {
+        let (mode, limit) = match run.job {
+            Job::FtpUploadActive | Job::FtpDownloadActive => (FtpMode::Active, run.limit),
+            _ => (FtpMode::Passive, run.limit),
+        };
+        match run.job {
+            Job::HttpObjects => return Ok(Done::Objects(http::objects(ends, shop, run.seed, limit, watch)?)),
+            Job::Iperf3 | Job::Iperf3Download => {
+                return Ok(Done::Stream(iperf::stream(ends, shop, run.job.data(), limit, watch)?));
+            }
+            _ => {}
+        }
+        let source = self.source(run.bytes, run.seed)?;
+        let shown = Source { path: shop.root.join("source.bin"), ..source.clone() };
+        std::fs::hard_link(&source.path, &shown.path)
+            .map_err(|e| LabError::io("make the link", &shown.path, e))?;
+        let (outcome, received) = match run.job {
+            Job::FtpUpload | Job::FtpUploadActive => ftp::upload(ends, shop, &shown, mode, limit, watch)?,
+            Job::FtpDownload | Job::FtpDownloadActive => {
+                ftp::download(ends, shop, &shown, mode, limit, watch)?
+            }
+            _ => http::download(ends, shop, &shown, limit, watch)?,
+        };
+        Ok(Done::File { outcome, source, received })
+    }
+
+    /// The source file, made anew only for another size or seed.
+    fn source(&mut self, bytes: Bytes, seed: u64) -> Result<Source, LabError> {
+        match &self.source {
+            Some((source, of)) if source.bytes == bytes && *of == seed => Ok(source.clone()),
+            _ => {
+                let source = Source::create(self.scratch.path().join("source.bin"), bytes, seed)?;
+                self.source = Some((source.clone(), seed));
+                Ok(source)
+            }
+        }
+    }
+}
+
+/// What the workload left behind.
+enum Done {
+    File { outcome: Outcome, source: Source, received: PathBuf },
+    Objects(Vec<Object>),
+    Stream(Stream),
+}
+
+/// Congestion control and buffers of client and server host.
+fn set_up_tcp(hosts: &Hosts, scheme: &Scheme) -> Result<(), LabError> {
+    let kernel = match scheme {
+        Scheme::Direct(kernel) => *kernel,
+        // The short connections on both sides are those of hosts that nobody has tuned.
+        Scheme::Skyhaul(_) => Kernel::Default,
+    };
+    let Buffers { receive, send, .. } = kernel.buffers();
+    let algorithm = kernel.algorithm();
+    for (host, network) in [(&hosts.client, 1), (&hosts.server, 2)] {
+        host.sysctl("net.ipv4.tcp_rmem", receive)?;
+        host.sysctl("net.ipv4.tcp_wmem", send)?;
+        // By route: net.ipv4.tcp_congestion_control of a namespace takes only algorithms that the machine allows to
+        // everybody, and which those are depends on how the kernel was built.
+        for (family, router) in [("-4", format!("10.77.{network}.1")), ("-6", format!("fd77:{network}::1"))] {
+            host.ip(&format!("{family} route replace default via {router} congctl {algorithm}"))
+                .map_err(|source| LabError::NoAlgorithm { algorithm, source })?;
+        }
+    }
+    Ok(())
+}
+
+/// The columns that do not depend on the workload's result; the others hold zero or nothing.
+fn frame(run: &Run<'_>, report: &Report, usage: Option<PairUsage>) -> Row {
+    let way = match run.job.data() {
+        Dir::Forward => &report.forward,
+        Dir::Back => &report.back,
+    };
+    let invalid = report.invalid();
+    let (published, relation) = published(run);
+    Row {
+        scenario: run.scenario.id.clone(),
+        on: ON.to_owned(),
+        scheme: run.scheme.to_string(),
+        workload: run.job.name().to_owned(),
+        algorithm: run.scheme.algorithm().to_owned(),
+        buffers: run.scheme.buffers().to_owned(),
+        bytes: run.bytes.0,
+        received_bytes: 0,
+        complete: false,
+        seconds: 0.0,
+        goodput_bit_per_s: 0.0,
+        limit_bit_per_s: 0.0,
+        fraction_of_limit: 0.0,
+        extrapolated_seconds: None,
+        integrity_ok: None,
+        valid: invalid.is_none(),
+        invalid_reason: invalid,
+        error: None,
+        seed: run.seed,
+        repetition: run.repetition,
+        setup_seconds: None,
+        command_seconds: 0.0,
+        first_byte_seconds: None,
+        fetches: None,
+        terminal_cpu_seconds: usage.map(|usage| usage.terminal.cpu.as_secs_f64()),
+        gateway_cpu_seconds: usage.map(|usage| usage.gateway.cpu.as_secs_f64()),
+        cpu_seconds_per_gb: None,
+        terminal_peak_bytes: usage.map(|usage| usage.terminal.peak_bytes),
+        gateway_peak_bytes: usage.map(|usage| usage.gateway.peak_bytes),
+        link_lost_packets: way.link.offered.packets
+            - way.link.delivered.packets.min(way.link.offered.packets)
+            - way.link.queue_full.packets,
+        queue_dropped_packets: way.link.queue_full.packets,
+        published_bit_per_s: published,
+        published_relation: relation,
+    }
+}
+
+/// The first rate that was printed about the scenario, if this is the scenario's own workload.
+fn published(run: &Run<'_>) -> (Option<f64>, Option<String>) {
+    if run.job != Job::from(run.scenario.workload.kind) {
+        return (None, None);
+    }
+    let rate = run.scenario.published.iter().find_map(|published| match published.figure {
+        Figure::Goodput(rate) | Figure::LinkRate(rate) => Some((rate, published.relation)),
+        _ => None,
+    });
+    rate.map(|(rate, relation)| (rate.as_f64(), relation.name().to_owned())).unzip()
+}
+
+fn rows(run: &Run<'_>, frame: &Row, done: Done, intact: Option<bool>) -> Vec<Row> {
+    match done {
+        Done::File { outcome, .. } => vec![file_row(run, frame, &outcome, intact)],
+        Done::Stream(stream) => vec![stream_row(run, frame, stream)],
+        Done::Objects(objects) => {
+            let rows = objects.into_iter().map(|object| object_row(run, frame, object));
+            let mut rows: Vec<Row> = rows.collect();
+            // Packets and processor time are those of all sizes together.
+            for row in rows.iter_mut().skip(1) {
+                (row.terminal_cpu_seconds, row.gateway_cpu_seconds) = (None, None);
+            }
+            rows
+        }
+    }
+}
+
+fn file_row(run: &Run<'_>, frame: &Row, outcome: &Outcome, intact: Option<bool>) -> Row {
+    let time = outcome.last_byte.saturating_sub(outcome.opened.unwrap_or_default());
+    let mut row = Row {
+        received_bytes: outcome.received.0,
+        complete: outcome.ending == Ending::Complete,
+        integrity_ok: intact,
+        setup_seconds: outcome.opened.map(|opened| opened.as_secs_f64()),
+        command_seconds: outcome.command.as_secs_f64(),
+        ..frame.clone()
+    };
+    if let Ending::Failed(reason) = &outcome.ending {
+        row.error.get_or_insert_with(|| reason.clone());
+    }
+    row.measure(time, limit(run, run.bytes));
+    if outcome.ending == Ending::Stopped && row.goodput_bit_per_s > 0.0 {
+        row.extrapolated_seconds = Some(run.bytes.bits() as f64 / row.goodput_bit_per_s);
+    }
+    row
+}
+
+fn stream_row(run: &Run<'_>, frame: &Row, stream: Stream) -> Row {
+    let mut row = Row {
+        bytes: stream.received.0,
+        received_bytes: stream.received.0,
+        complete: stream.error.is_none(),
+        command_seconds: stream.command.as_secs_f64(),
+        ..frame.clone()
+    };
+    row.error = row.error.or(stream.error);
+    // There is no last byte to wait for: what counts is the payload rate.
+    row.measure(stream.time, run.scenario.payload_limit(run.job.data(), run.scheme.payload_of_1500()));
+    row
+}
+
+fn object_row(run: &Run<'_>, frame: &Row, object: Object) -> Row {
+    let mut row = Row {
+        bytes: object.bytes.0,
+        received_bytes: if object.fetched > 0 { object.bytes.0 } else { 0 },
+        complete: object.error.is_none(),
+        integrity_ok: Some(object.intact),
+        command_seconds: object.command.as_secs_f64(),
+        first_byte_seconds: Some(object.first_byte.as_secs_f64()),
+        fetches: Some(object.fetched),
+        ..frame.clone()
+    };
+    row.error = row.error.or(object.error);
+    // The request must cross the link, too.
+    let request = run.scenario.direction(run.job.data().opposite()).one_way;
+    let answer = limit(run, object.bytes).time_for(object.bytes);
+    row.measure(object.total, object.bytes.per(request.saturating_add(answer)));
+    row
+}
+
+/// The greatest goodput of a file of this size.
+fn limit(run: &Run<'_>, bytes: Bytes) -> Rate {
+    run.scenario.limit_of(run.job.data(), bytes, run.scheme.payload_of_1500())
+}
+
+/// The only testbed here: programs on the kernel's network stack.
+const ON: &str = "hosts";
