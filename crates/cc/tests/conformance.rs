@@ -13,7 +13,7 @@ fn setup() -> Setup {
 }
 
 fn every_controller(setup: &Setup) -> Vec<Box<dyn Controller>> {
-    registry::names().map(|name| registry::build(name, setup).unwrap()).collect()
+    registry::names().map(|name| registry::build(name, setup).expect("a known name")).collect()
 }
 
 fn check_bounds(controller: &dyn Controller) {
