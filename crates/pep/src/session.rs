@@ -189,6 +189,9 @@ impl Session {
                 }
                 self.collect(number(id));
             }
+            StreamEvent::Stopped { id, error_code } if error_code == VarInt::from_u32(code::DONE) => {
+                self.stop_sending(id);
+            }
             StreamEvent::Stopped { id, .. } => {
                 if self.flows.map.contains_key(&number(id)) {
                     self.flow_reset(number(id));
@@ -426,6 +429,16 @@ impl Session {
         let _ = self.channel.conn().send_stream(id).reset(code);
         let _ = self.channel.conn().recv_stream(id).stop(code);
         self.drop_flow(stream);
+    }
+
+    /// The other end refuses the flow and wants no more of it; why, its verdict will say.
+    fn stop_sending(&mut self, id: StreamId) {
+        let Some(flow) = self.flows.map.get_mut(&number(id)) else { return };
+        self.flows.queued -= flow.discard_queue();
+        if let Some(pool) = &mut self.flows.pool {
+            flow.account.settle(pool);
+        }
+        let _ = self.channel.conn().send_stream(id).reset(VarInt::from_u32(code::DONE));
     }
 
     /// The other end reset the flow.

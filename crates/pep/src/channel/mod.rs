@@ -302,6 +302,10 @@ impl Channel {
             let transmit = self.conn.poll_transmit(at, 1, out);
             if let Some(transmit) = transmit {
                 self.sent(transmit.size, &before);
+                if self.blocked != Blocked::Nothing {
+                    // One datagram, whether quinn-proto agreed that an ACK was due or not.
+                    self.acknowledged();
+                }
                 return Some(transmit);
             }
             if !open {
@@ -312,9 +316,8 @@ impl Channel {
                 if self.blocked == Blocked::Nothing {
                     self.host.mark_app_limited();
                 }
-                // An ACK was due only by our count.
-                self.unacked = 0;
-                self.unacked_since = None;
+                // If an ACK was due, then only by our count.
+                self.acknowledged();
                 return None;
             }
         }
@@ -331,13 +334,17 @@ impl Channel {
             || self.unacked_since.is_some_and(|since| now >= since + self.tuning.ack_delay)
     }
 
+    fn acknowledged(&mut self) {
+        self.unacked = 0;
+        self.unacked_since = None;
+    }
+
     fn sent(&mut self, size: usize, before: &FrameStats) {
         let after = self.conn.stats().frame_tx;
         let bytes = Bytes(size as u64) + self.overhead;
         self.pacer.spend(bytes);
         if after.acks != before.acks {
-            self.unacked = 0;
-            self.unacked_since = None;
+            self.acknowledged();
         }
         if eliciting(&after) != eliciting(before) {
             self.host.on_sent(self.last_sent, bytes);

@@ -150,6 +150,13 @@ impl Flow {
         self.send_over = true;
     }
 
+    /// Nothing more goes out; says how much was waiting.
+    pub(super) fn discard_queue(&mut self) -> u64 {
+        self.out.clear();
+        self.send_over = true;
+        std::mem::take(&mut self.queued)
+    }
+
     pub(super) fn wants_turn(&self) -> bool {
         !self.send_over
             && (self.header_out.is_some() || !self.out.is_empty() || self.finish == Some(Finish::Wanted))
