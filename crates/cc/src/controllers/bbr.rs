@@ -382,3 +382,147 @@ impl Controller for Bbr {
         Box::new(self.clone())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{ack, loss, rtt, MSS, RTT};
+
+    fn new() -> Bbr {
+        Bbr::new(&Setup::new(MSS))
+    }
+
+    /// One ACK per round trip for all of `window`, at a delivery rate.
+    fn round(bbr: &mut Bbr, now: u64, rate: Rate, in_flight: Bytes) {
+        bbr.on_ack(&Ack {
+            delivery_rate: Some(rate),
+            round_start: true,
+            in_flight,
+            ..ack(now, now.saturating_sub(540), 100)
+        });
+    }
+
+    /// Start-up at 10 Mbit/s until the drain is over.
+    fn probing() -> Bbr {
+        let mut bbr = new();
+        (1..=5).for_each(|i| round(&mut bbr, i * 540, Rate::mbit(10), Bytes::ZERO));
+        assert!(matches!(bbr.mode, Mode::ProbeRate { .. }), "{bbr:?}");
+        bbr
+    }
+
+    #[test]
+    fn start_up_paces_at_the_high_gain_and_lasts_while_the_rate_grows() {
+        let mut bbr = new();
+        for i in 1..=8 {
+            round(&mut bbr, i * 540, Rate::mbit(1 << i), MSS * 1000);
+            assert_eq!(bbr.mode, Mode::StartUp, "round {i}");
+        }
+        let pace = bbr.pacing_rate().unwrap().as_f64() / Rate::mbit(256).as_f64();
+        assert!((pace - 2.885 * 0.99).abs() < 1e-6, "{pace}");
+    }
+
+    #[test]
+    fn three_rounds_without_growth_end_start_up_and_the_queue_is_drained() {
+        let mut bbr = new();
+        for i in 1..=4 {
+            assert_eq!(bbr.mode, Mode::StartUp);
+            round(&mut bbr, i * 540, Rate::mbit(10), MSS * 10_000);
+        }
+        assert_eq!(bbr.mode, Mode::Drain);
+        assert!(bbr.pacing_rate().unwrap() < Rate::mbit(4));
+    }
+
+    #[test]
+    fn rounds_limited_by_the_application_do_not_end_start_up() {
+        let mut bbr = new();
+        for i in 1..=20 {
+            bbr.on_ack(&Ack {
+                delivery_rate: Some(Rate::mbit(1)),
+                round_start: true,
+                app_limited: true,
+                ..ack(i * 540, i * 540 - 540, 10)
+            });
+        }
+        assert_eq!(bbr.mode, Mode::StartUp);
+    }
+
+    #[test]
+    fn a_lost_packet_changes_neither_window_nor_pace() {
+        let mut bbr = probing();
+        let before = (bbr.cwnd(), bbr.pacing_rate());
+        bbr.on_loss(&loss(3000, 2400, Signal::Gap, true));
+        assert_eq!((bbr.cwnd(), bbr.pacing_rate()), before);
+    }
+
+    #[test]
+    fn the_cycle_lasts_eight_round_trips_with_one_probe_and_one_drain() {
+        let mut bbr = probing();
+        let bdp = Rate::mbit(10).bdp(RTT);
+        let mut gains = Vec::new();
+        for i in 6..=37 {
+            // Enough in flight for the probe's end, little enough for the drain's.
+            let in_flight = if bbr.pacing_gain() > 1.0 { bdp.0 * 5 / 4 + 100_000 } else { bdp.0 };
+            round(&mut bbr, i * 541, Rate::mbit(10), Bytes(in_flight));
+            gains.push(bbr.pacing_gain());
+        }
+        let count = |gain| gains.iter().filter(|&&g| g == gain).count();
+        assert_eq!((count(1.25), count(0.75), count(1.0)), (4, 4, 24), "{gains:?}");
+    }
+
+    #[test]
+    fn a_round_trip_not_seen_for_ten_seconds_is_probed_with_four_segments() {
+        let mut bbr = probing();
+        let queued = rtt(RTT * 2);
+        let mut low = 0;
+        for i in 1..=400u64 {
+            let now = 2800 + i * 50;
+            let mut one = ack(now, now - 1080, 20);
+            (one.rtt, one.delivery_rate, one.round_start) = (queued, Some(Rate::mbit(10)), i % 20 == 0);
+            one.in_flight = bbr.cwnd();
+            bbr.on_ack(&one);
+            low += u32::from(bbr.cwnd() == MSS * 4);
+        }
+        // 200 ms and the rest of a round trip, in steps of 50 ms.
+        assert!((4..=50).contains(&low), "{low} ACKs at four segments");
+        assert!(matches!(bbr.mode, Mode::ProbeRate { .. }));
+    }
+
+    #[test]
+    fn a_round_trip_within_a_percent_needs_no_probe() {
+        let mut bbr = probing();
+        for i in 1..=200u64 {
+            let now = 2800 + i * 200;
+            bbr.on_ack(&Ack { rtt: rtt(RTT + Duration::from_millis(5)), ..ack(now, now - 545, 20) });
+            assert!(!matches!(bbr.mode, Mode::ProbeRoundTrip { .. }), "{now} ms");
+        }
+    }
+
+    #[test]
+    fn acks_in_bundles_earn_an_allowance_of_their_size() {
+        let mut bbr = probing();
+        let before = bbr.in_flight_for(2.0);
+        // 100 ms of data per ACK, every 100 ms.
+        for i in 1..=60u64 {
+            let now = 2800 + i * 100;
+            let mut one = ack(now, now - 540, 0);
+            one.acked = Rate::mbit(10).bytes_in(Duration::from_millis(100));
+            (one.delivery_rate, one.in_flight) = (Some(Rate::mbit(10)), bbr.cwnd());
+            bbr.on_ack(&one);
+        }
+        let allowance = bbr.cwnd().saturating_sub(before).as_f64();
+        let bundle = Rate::mbit(10).bytes_in(Duration::from_millis(100)).as_f64();
+        assert!((allowance / bundle - 1.0).abs() < 0.1, "{allowance} for {bundle}");
+    }
+
+    #[test]
+    fn a_timeout_is_forgotten_with_the_first_new_answer() {
+        let mut bbr = probing();
+        let before = bbr.cwnd();
+        bbr.on_loss(&loss(3000, 2400, Signal::Timeout, true));
+        assert_eq!(bbr.cwnd(), MSS * 4);
+        bbr.on_ack(&ack(3500, 2900, 2));
+        assert_eq!(bbr.cwnd(), MSS * 4);
+        bbr.on_ack(&ack(3600, 3001, 2));
+        assert!(bbr.cwnd() >= before, "{} after {before}", bbr.cwnd());
+    }
+}

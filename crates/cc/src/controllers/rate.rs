@@ -489,3 +489,112 @@ impl Controller for GivenRate {
         Box::new(self.clone())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{ack, loss, rtt, MSS, RTT};
+
+    fn new() -> GivenRate {
+        GivenRate::new(&Setup::new(MSS), Rate::mbit(150))
+    }
+
+    /// A second of rounds at a round trip and a delivered rate; returns the end in ms.
+    fn rounds(rate: &mut GivenRate, from: u64, count: u64, round_trip: u64, delivered: Rate) -> u64 {
+        let mut now = from;
+        for _ in 0..count {
+            for part in 1..=10 {
+                let at = now + round_trip * part / 10;
+                let mut one = ack(at, at - round_trip, 0);
+                one.acked = delivered.bytes_in(Duration::from_millis(round_trip) / 10);
+                one.rtt = rtt(Duration::from_millis(round_trip));
+                one.rtt.min = RTT;
+                one.round_start = part == 10;
+                rate.on_ack(&one);
+            }
+            now += round_trip;
+        }
+        now
+    }
+
+    #[test]
+    fn the_first_round_trip_is_never_throttled_below_the_rate() {
+        let mut rate = new();
+        let link = Rate::mbit(150);
+        let mut in_flight = Bytes::ZERO;
+        let gap = link.time_for(MSS);
+        // No answer for a second, three times the round trip that was assumed.
+        for i in 0..(1_000_000_000 / gap.as_nanos() as u64) {
+            in_flight += MSS;
+            assert!(in_flight <= rate.cwnd(), "{in_flight} at {} µs", i * 80);
+            assert_eq!(rate.pacing_rate(), Some(link));
+            rate.on_sent(&Sent { now: Time::from_nanos(i * gap.as_nanos() as u64), bytes: MSS, in_flight });
+        }
+    }
+
+    #[test]
+    fn the_window_is_a_quarter_above_the_bandwidth_delay_product() {
+        let mut rate = new();
+        rate.on_ack(&ack(540, 0, 10));
+        let ratio = rate.cwnd().as_f64() / Rate::mbit(150).bdp(RTT).as_f64();
+        assert!((ratio - 1.25).abs() < 1e-3, "{ratio}");
+    }
+
+    #[test]
+    fn a_short_path_leaves_room_for_late_acks() {
+        let mut rate = new();
+        rate.on_ack(&Ack { rtt: rtt(Duration::from_millis(4)), ..ack(10, 6, 10) });
+        assert_eq!(rate.cwnd().0, Rate::mbit(150).bytes_in(Duration::from_millis(34)).0);
+    }
+
+    #[test]
+    fn losses_change_nothing() {
+        let mut rate = new();
+        rate.on_ack(&ack(540, 0, 10));
+        let before = rate.snapshot();
+        (0..100).for_each(|i| rate.on_loss(&loss(600 + i, i, Signal::Gap, true)));
+        assert_eq!(rate.snapshot(), before);
+    }
+
+    #[test]
+    fn a_queue_of_a_whole_round_slows_the_pace_by_as_much_as_drains_it() {
+        let mut rate = new();
+        let now = rounds(&mut rate, 1000, 3, 540, Rate::mbit(150));
+        assert_eq!(rate.snapshot().phase, "given rate");
+        rounds(&mut rate, now, 1, 580, Rate::mbit(150));
+        assert_eq!(rate.snapshot().phase, "draining");
+        // 40 ms in one round trip of 580 ms.
+        let gain = rate.pacing_rate().unwrap().as_f64() / 150e6;
+        assert!((gain - (1.0 - 40.0 / 580.0)).abs() < 0.002, "{gain}");
+    }
+
+    #[test]
+    fn a_queue_below_five_percent_is_left_alone() {
+        let mut rate = new();
+        rounds(&mut rate, 1000, 20, 565, Rate::mbit(150));
+        assert_eq!(rate.snapshot().phase, "given rate");
+    }
+
+    #[test]
+    fn data_arriving_slower_than_sent_behind_a_queue_tell_the_true_rate() {
+        let mut rate = new();
+        let now = rounds(&mut rate, 1000, 3, 540, Rate::mbit(150));
+        rounds(&mut rate, now, 2, 600, Rate::mbit(100));
+        let limit = rate.limit.as_mbit();
+        assert!((limit - 100.0).abs() < 2.0, "{limit}");
+    }
+
+    #[test]
+    fn a_timeout_halves_the_window_until_a_later_packet_is_answered() {
+        let mut rate = new();
+        rate.on_ack(&ack(540, 0, 10));
+        let before = rate.cwnd();
+        rate.on_loss(&loss(3000, 500, Signal::Timeout, true));
+        assert!(rate.cwnd() <= before / 2 + MSS);
+        assert_eq!(rate.snapshot().phase, "after a timeout");
+        rate.on_ack(&ack(3100, 2560, 1));
+        assert!(rate.cwnd() < before);
+        rate.on_ack(&ack(3600, 3060, 1));
+        assert_eq!(rate.cwnd(), before);
+    }
+}
