@@ -129,6 +129,10 @@ fn every_mistake_is_named_with_file_line_key_found_and_expected() {
         (change("at = \"5 s\""), "line 9: forward.changes[1]: changes nothing; expected rate, one_way, loss or outage"),
         (change("at = \"5 s\"\noutage = \"2 s\"\nevery = \"2 s\""), "line 9: forward.changes[1].outage: as long as every or longer; expected a pause between outages"),
         (change("at = \"5 s\"\nloss = 0\nevery = \"1 ms\""), "line 12: forward.changes[1].every: found \"1 ms\", expected at least 10 ms"),
+        (
+            change("at = \"5 s\"\noutage = \"0 s\""),
+            "line 11: forward.changes[1].outage: found \"0 s\", expected more than nothing",
+        ),
         (swap("[back]", "[back"), "line 9: not TOML: "),
         (swap("format = 1", "format = 1\nformat = 1"), "line 2: not TOML: duplicate key"),
     ];

@@ -75,4 +75,4 @@ fn share_of_payload(direction: &Direction, payload: Bytes) -> f64 {
 }
 
 const FULL_PACKET: Bytes = Bytes(1500);
-const MOST_STEPS: usize = 1_000_000;
+const MOST_STEPS: usize = 100_000;

@@ -71,10 +71,7 @@ fn direction(table: &Table<'_>) -> Result<Direction> {
         burst: table.get("burst").map(|found| burst(&found.table()?)).transpose()?,
         jitter: None,
         reorder: table.get("reorder").map_or(Ok(false), |found| found.yes_or_no())?,
-        changes: match table.get("changes") {
-            Some(found) => found.tables()?.iter().map(change).collect::<Result<_>>()?,
-            None => Vec::new(),
-        },
+        changes: table.get("changes").map_or(Ok(Vec::new()), |found| changes(&found))?,
     };
     let shortest = direction.changes.iter().filter_map(|change| change.one_way).fold(one_way, Ord::min);
     let jitter = table.get("jitter").map(|found| jitter(&found.table()?, shortest)).transpose()?;
@@ -127,13 +124,21 @@ fn jitter(table: &Table<'_>, shortest: Duration) -> Result<Jitter> {
     Ok(Jitter { half_range, shape })
 }
 
+fn changes(found: &Found<'_>) -> Result<Vec<Change>> {
+    let tables = found.tables()?;
+    if tables.len() > MOST_CHANGES {
+        return Err(found.error(format!("{} changes, expected at most {MOST_CHANGES}", tables.len())));
+    }
+    tables.iter().map(change).collect()
+}
+
 fn change(table: &Table<'_>) -> Result<Change> {
     let change = Change {
         at: length(&table.need("at", "\"30 s\"")?)?,
         rate: table.get("rate").map(|found| rate(&found)).transpose()?,
         one_way: table.get("one_way").map(|found| length(&found)).transpose()?,
         loss: table.get("loss").map(|found| share(&found)).transpose()?,
-        outage: table.get("outage").map(|found| length(&found)).transpose()?,
+        outage: table.get("outage").map(|found| outage(&found)).transpose()?,
         every: table.get("every").map(|found| every(&found)).transpose()?,
     };
     if change.rate.is_none() && change.one_way.is_none() && change.loss.is_none() && change.outage.is_none() {
@@ -209,6 +214,14 @@ fn length(found: &Found<'_>) -> Result<Duration> {
     Ok(length)
 }
 
+fn outage(found: &Found<'_>) -> Result<Duration> {
+    let outage = length(found)?;
+    if outage.is_zero() {
+        return Err(found.expected("more than nothing"));
+    }
+    Ok(outage)
+}
+
 fn every(found: &Found<'_>) -> Result<Duration> {
     let every = length(found)?;
     if every < SHORTEST_PERIOD {
@@ -237,6 +250,8 @@ const FASTEST: Rate = Rate::mbit(100_000);
 const LONGEST: Duration = Duration::from_secs(10_000 * 3600);
 /// Keeps the number of changes while one packet is sent in bounds.
 const SHORTEST_PERIOD: Duration = Duration::from_millis(10);
+/// A week of handovers every minute; each costs a little whenever any of them happens.
+const MOST_CHANGES: usize = 10_000;
 /// The largest IP packet on an Ethernet.
 const FULL_PACKET: Bytes = Bytes(1500);
 const LARGEST_QUEUE: Bytes = Bytes(100_000_000_000);
