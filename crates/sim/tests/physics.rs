@@ -400,3 +400,11 @@ fn every_packet_is_counted_once() {
     assert!(Cause::ALL.iter().all(|&cause| counters.dropped(cause).packets > 0), "{counters:?}");
     assert_eq!(counters.sent(), 20_000 - counters.queue_full.packets);
 }
+
+#[test]
+fn of_two_changes_at_one_moment_the_later_one_counts() {
+    let to = |one_way, rate| Change { one_way: Some(ms(one_way)), rate: Some(rate), ..Change::default() };
+    let changes = vec![to(30, Rate::mbit(1)), to(40, Rate::mbit(2))];
+    let link = Link::new(&Direction { changes, ..direction() }, 1);
+    assert_eq!((link.one_way(Time::ZERO), link.rate(Time::ZERO)), (ms(40), Rate::mbit(2)));
+}

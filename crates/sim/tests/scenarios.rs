@@ -21,6 +21,14 @@ fn every_file_of_the_folder_is_in_the_catalogue_and_reads() {
 }
 
 #[test]
+fn the_example_of_the_manual_reads() {
+    let manual = include_str!("../../../docs/scenarios.md");
+    let example = manual.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let scenario = Scenario::parse(example, "docs/scenarios.md").unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(scenario.back.changes.len(), 2);
+}
+
+#[test]
 fn the_paper_s_downlink_is_as_the_fact_sheet_says() {
     let scenario = Scenario::find("p1.down-270").unwrap();
     assert_eq!(scenario.forward.rate, Rate::mbit(150));
@@ -156,4 +164,8 @@ fn an_unknown_scenario_is_answered_with_those_there_are() {
     );
     let error = Scenario::find("no/such/file.toml").unwrap_err().to_string();
     assert!(error.starts_with("no/such/file.toml: cannot be read: "), "{error}");
+    for (path, problem) in [("/dev/zero", "longer than 1048576 bytes"), ("/", "cannot be read: ")] {
+        let error = Scenario::find(path).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("{path}: {problem}")), "{error}");
+    }
 }

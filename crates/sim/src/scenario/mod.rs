@@ -11,6 +11,8 @@ mod published;
 mod reader;
 
 use std::fmt;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 use skyhaul_cc::units::{Ber, Bytes, Duration, Rate, Share};
@@ -176,7 +178,10 @@ impl Scenario {
         if !path.exists() && !id_or_path.contains('/') && !id_or_path.ends_with(".toml") {
             return Err(ScenarioError::unknown(id_or_path));
         }
-        let text = std::fs::read_to_string(path)
+        let mut text = String::new();
+        // A byte more than allowed is enough to be refused, and /dev/zero has an end.
+        File::open(path)
+            .and_then(|file| file.take(parse::LARGEST_FILE as u64 + 1).read_to_string(&mut text))
             .map_err(|error| ScenarioError::new(id_or_path, None, "", format!("cannot be read: {error}")))?;
         Scenario::parse(&text, id_or_path)
     }

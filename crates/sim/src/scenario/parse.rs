@@ -18,7 +18,7 @@ pub(super) fn scenario(text: &str, origin: &str) -> Result<Scenario> {
         return Err(file.error(
             None,
             "",
-            format!("{} bytes; a scenario has at most {LARGEST_FILE}", text.len()),
+            format!("longer than {LARGEST_FILE} bytes; expected a scenario file"),
         ));
     }
     let parsed = DeTable::parse(text).map_err(|error| {
@@ -242,7 +242,7 @@ const RATE_BASES: [(&str, RateBase); 3] =
     [("ip", RateBase::Ip), ("l2", RateBase::L2), ("wire", RateBase::Wire)];
 
 /// A scenario is a page of text; this keeps a wrong file from being read for minutes.
-const LARGEST_FILE: usize = 1 << 20;
+pub(super) const LARGEST_FILE: usize = 1 << 20;
 /// Slower links exist, but not for TCP; faster ones than this are beyond whole nanoseconds per packet.
 const SLOWEST: Rate = Rate::kbit(1);
 const FASTEST: Rate = Rate::mbit(100_000);
