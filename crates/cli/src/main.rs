@@ -6,6 +6,7 @@
 mod commands;
 mod failure;
 mod screen;
+mod signals;
 
 use clap::Parser;
 use failure::Failure;

@@ -3,6 +3,7 @@
 //! round trip is judged by its minimum, the rest by counting.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
+use nix::sys::signal::Signal;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
@@ -142,6 +143,30 @@ fn needs_namespaces_the_exit_status_is_the_commands_own() {
 }
 
 #[test]
+fn needs_namespaces_a_signal_reaches_the_command_and_the_report_still_comes() {
+    if !possible(&["sh"]) {
+        return;
+    }
+    for (signal, code) in [(Signal::SIGINT, 5), (Signal::SIGTERM, 6)] {
+        let script = "trap 'exit 5' INT; trap 'exit 6' TERM; echo ready; while :; do sleep 0.01; done";
+        let mut child = skyhaul()
+            .args(["lan.gigabit-20", "--", "sh", "-c", script])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        send(child.id(), signal);
+        let output = child.wait_with_output().unwrap();
+        let report = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{signal}: {report}");
+        assert_complete(&report);
+    }
+}
+
+#[test]
 fn needs_namespaces_a_removed_device_makes_the_run_invalid() {
     if !possible(&["ip"]) {
         return;
@@ -172,7 +197,7 @@ fn needs_namespaces_nothing_is_left_behind_after_sigkill() {
         assert!(family.len() >= 5, "two processes of our own, a shell and two sleepers: {family:?}");
         match victim {
             Victim::Outermost => child.kill().unwrap(),
-            Victim::Innermost => kill(family[2]),
+            Victim::Innermost => send(family[2], Signal::SIGKILL),
         }
         child.wait().unwrap();
         let patience = Instant::now() + Duration::from_secs(20);
@@ -216,9 +241,8 @@ fn alive(process: u32) -> bool {
     status.lines().any(|line| line.starts_with("State:") && !line.contains('Z') && !line.contains('X'))
 }
 
-fn kill(process: u32) {
-    let process = nix::unistd::Pid::from_raw(process as i32);
-    nix::sys::signal::kill(process, nix::sys::signal::Signal::SIGKILL).unwrap();
+fn send(process: u32, signal: Signal) {
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(process as i32), signal).unwrap();
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! `skyhaul link`: runs a command behind an emulated link.
 
 use crate::failure::Failure;
+use crate::signals::Held;
 use clap::ValueEnum;
-use nix::sys::signal::{signal, SigHandler, Signal};
+use nix::unistd::Pid;
 use skyhaul_live::emulate::{EmulateError, Hosts, CLIENT, GATEWAY, SERVER, TERMINAL};
 use skyhaul_live::netns::{ensure_privileged, Namespace};
 use skyhaul_sim::scenario::Scenario;
@@ -59,6 +60,7 @@ enum Side {
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
     let scenario = Scenario::find(&args.scenario).map_err(Failure::request)?;
     ensure_privileged()?;
+    let signals = Held::hold().map_err(Failure::request)?;
     let hosts = Hosts::new()?;
     let link = hosts.link(&scenario, args.seed)?;
     let (near, near_addresses, far, far_addresses) = match args.from {
@@ -84,11 +86,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
 
     link.restart_clock();
     let mut child = start(command, &words[0])?;
-    // Ctrl-C is meant for the command; the report must still come.
-    for stop in [Signal::SIGINT, Signal::SIGQUIT] {
-        // SAFETY: ignoring a signal installs no handler.
-        let _ = unsafe { signal(stop, SigHandler::SigIgn) };
-    }
+    signals.pass_on(Pid::from_raw(child.id() as i32));
     let status = child.wait().map_err(|error| Failure::request(format!("{}: {error}", words[0])))?;
     if let Some(server) = &mut server {
         let _ = server.kill();

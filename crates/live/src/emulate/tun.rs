@@ -30,14 +30,15 @@ impl End {
     /// the MTU before we see it: every loss decision is about one real packet.
     pub fn open(namespace: &Namespace) -> Result<End, EmulateError> {
         let build = || {
-            let device =
-                DeviceBuilder::new().name(DEVICE).mtu(MTU).tx_queue_len(DEVICE_QUEUE).build_sync()?;
+            let device = DeviceBuilder::new().name(DEVICE).mtu(MTU).build_sync()?;
             device.set_nonblocking(true)?;
             Ok(device)
         };
         let device = namespace
             .run(build)
             .map_err(|source| EmulateError::Device { namespace: namespace.name().to_owned(), source })?;
+        // Not by the crate: its ioctl is refused in a user namespace, the same over netlink is not.
+        namespace.ip(&format!("link set {DEVICE} txqueuelen {DEVICE_QUEUE}"))?;
         Ok(End { namespace: namespace.clone(), device: Arc::new(device) })
     }
 
