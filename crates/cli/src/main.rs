@@ -17,7 +17,7 @@ use tracing_subscriber::EnvFilter;
 /// Carries TCP over satellite links at the speed of the link.
 ///
 /// Logs go to standard error; SKYHAUL_LOG chooses how much (error, warn, info, debug, trace, or per module as
-/// in "warn,skyhaul_live=debug"; default warn).
+/// in "warn,skyhaul_live=debug"; default info for terminal and gateway, else warn).
 #[derive(Parser)]
 #[command(name = "skyhaul", version, arg_required_else_help = true)]
 #[command(after_help = "First command to try, as root:\n  skyhaul link p1.down-270 -- ping -c 5 10.77.0.2")]
@@ -33,18 +33,27 @@ enum Command {
     Run(commands::run::Args),
     Demo(commands::demo::Args),
     Link(commands::link::Args),
+    Terminal(commands::terminal::Args),
+    Gateway(commands::gateway::Args),
     Pair(commands::pair::Args),
     List(commands::list::Args),
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let outcome = start_log().and_then(|()| match cli.command {
+    // A service says when its channel goes up and down; a command that is watched keeps to its results.
+    let level = match cli.command {
+        Command::Terminal(_) | Command::Gateway(_) => "info",
+        _ => "warn",
+    };
+    let outcome = start_log(level).and_then(|()| match cli.command {
         Command::Run(args) => commands::run::run(args),
         Command::Demo(args) => commands::demo::run(args),
-        Command::List(args) => commands::list::run(args),
         Command::Link(args) => commands::link::run(args),
+        Command::Terminal(args) => commands::terminal::run(args),
+        Command::Gateway(args) => commands::gateway::run(args),
         Command::Pair(args) => commands::pair::run(args),
+        Command::List(args) => commands::list::run(args),
     });
     match outcome {
         Ok(code) => code,
@@ -56,9 +65,9 @@ fn main() -> ExitCode {
 }
 
 /// Sends the log to standard error, as much of it as SKYHAUL_LOG asks for.
-fn start_log() -> Result<(), Failure> {
+fn start_log(level: &str) -> Result<(), Failure> {
     let wanted = std::env::var("SKYHAUL_LOG").unwrap_or_default();
-    let wanted = if wanted.is_empty() { "warn" } else { wanted.as_str() };
+    let wanted = if wanted.is_empty() { level } else { wanted.as_str() };
     let filter = EnvFilter::try_new(wanted).map_err(|error| {
         Failure::request(format!("SKYHAUL_LOG wants a level such as \"info\", has \"{wanted}\": {error}"))
     })?;

@@ -184,17 +184,13 @@ impl Config {
         self.peers.iter().find(|peer| peer.name == name)
     }
 
-    /// The peer behind which an address lies: the one with the smallest block around it, else the only peer.
-    pub fn peer_for(&self, address: IpAddr) -> Option<&Peer> {
-        let known = self
-            .peers
-            .iter()
-            .filter_map(|peer| {
-                let blocks = peer.networks.iter().filter(|block| block.contains(address));
-                blocks.map(Prefix::bits).max().map(|bits| (bits, peer))
-            })
-            .max_by_key(|&(bits, _)| bits);
-        known.map(|(_, peer)| peer).or_else(|| self.only_peer())
+    /// The peer in whose networks an address lies; of several, the one with the smallest block around it.
+    pub fn peer_around(&self, address: IpAddr) -> Option<&Peer> {
+        let known = self.peers.iter().filter_map(|peer| {
+            let blocks = peer.networks.iter().filter(|block| block.contains(address));
+            blocks.map(Prefix::bits).max().map(|bits| (bits, peer))
+        });
+        known.max_by_key(|&(bits, _)| bits).map(|(_, peer)| peer)
     }
 
     /// The peer, if there is just one.

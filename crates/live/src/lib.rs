@@ -4,6 +4,7 @@ pub mod config;
 pub mod driver;
 pub mod egress;
 pub mod emulate;
+pub mod end;
 pub mod ingress;
 pub mod intercept;
 pub mod keys;

@@ -1,7 +1,10 @@
 //! One file per command: `Args` is its command line, `run` carries it out.
 
 pub mod demo;
+mod end;
+pub mod gateway;
 pub mod link;
 pub mod list;
 pub mod pair;
 pub mod run;
+pub mod terminal;

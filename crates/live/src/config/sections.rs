@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use skyhaul_cc::registry;
 use skyhaul_cc::units::{parse_duration, Bytes};
 
 use super::reader::{ConfigError, Entry, File, Place, Section};
@@ -89,8 +90,9 @@ fn link(file: &File<'_>, mut section: Section<'_, '_>) -> Result<Link, ConfigErr
     let mut place = section.place();
     let controller = section.optional("controller", |entry| {
         place = entry.place();
-        let expected = format!("one of {}", CONTROLLERS.join(", "));
-        entry.text(&expected, |text| CONTROLLERS.contains(&text).then(|| text.to_owned()))
+        let names: Vec<_> = registry::names().collect();
+        let expected = format!("one of {}", names.join(", "));
+        entry.text(&expected, |text| names.contains(&text).then(|| text.to_owned()))
     })?;
     let controller = controller.unwrap_or_else(|| DEFAULT_CONTROLLER.to_owned());
     let send_rate = section.optional("send_rate", |entry| {
@@ -236,7 +238,6 @@ fn interface(name: &str) -> Option<String> {
     ((1..=15).contains(&name.len()) && name.bytes().all(plain)).then(|| name.to_owned())
 }
 
-const CONTROLLERS: [&str; 5] = ["bbr", "cubic", "hybla", "newreno", "rate"];
 /// Less does not hold one stream's pieces at both of its directions.
 const LEAST_MEMORY: Bytes = Bytes::mib(4);
 

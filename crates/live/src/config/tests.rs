@@ -97,7 +97,7 @@ fn mistakes_name_file_line_key_found_and_expected() {
         ),
         (
             "[link]\ncontroller = \"vegas\"",
-            "line 7: link.controller: found \"vegas\", expected one of bbr, cubic",
+            "line 7: link.controller: found \"vegas\", expected one of newreno, cubic",
         ),
         ("[link]\ncontroller = \"rate\"", "line 7: link.controller: found \"rate\" without link.send_rate"),
         ("[lnk]", "line 6: lnk: found an unknown key, expected one of the keys channel, keys, link"),
@@ -170,12 +170,13 @@ fn a_gateway_needs_peers_that_differ() {
 #[test]
 fn a_gateway_knows_which_terminal_an_address_lies_behind() {
     let ship = gateway("").unwrap();
-    assert_eq!(ship.peer_for("192.0.2.1".parse().unwrap()).unwrap().name, "ship", "the only one");
+    assert_eq!(ship.peer_around("192.0.2.1".parse().unwrap()), None);
+    assert_eq!(ship.only_peer().unwrap().name, "ship");
     let fleet = gateway(&format!(
         "[[peer]]\nname = \"boat\"\nkey = \"{OTHER_KEY}\"\nnetworks = [\"10.77.0.0/16\"]\n"
     ))
     .unwrap();
-    let behind = |address: &str| fleet.peer_for(address.parse().unwrap()).map(|peer| peer.name.as_str());
+    let behind = |address: &str| fleet.peer_around(address.parse().unwrap()).map(|peer| peer.name.as_str());
     assert_eq!(behind("10.77.1.2"), Some("ship"), "the smaller block knows better");
     assert_eq!(behind("10.77.9.2"), Some("boat"));
     assert_eq!(behind("192.0.2.1"), None);
