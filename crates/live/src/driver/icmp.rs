@@ -34,7 +34,8 @@ pub(super) fn enable(socket: &UdpSocket) -> std::io::Result<()> {
 pub(super) fn unreachable_ports(socket: &impl AsRawFd) -> Vec<SocketAddr> {
     let mut found = Vec::new();
     let mut payload = [0u8; 64];
-    let mut control = nix::cmsg_space!(libc::sock_extended_err, libc::sockaddr_in6);
+    // Beside the error come whatever other messages the socket asked for: ECN, destination address.
+    let mut control = vec![0; 512];
     loop {
         let mut parts = [IoSliceMut::new(&mut payload)];
         let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;

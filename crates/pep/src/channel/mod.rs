@@ -57,7 +57,7 @@ impl Default for Tuning {
             send_window: Bytes::mib(64),
             ack_every: 40,
             ack_delay: Duration::from_millis(25),
-            keep_alive: Duration::from_secs(5),
+            keep_alive: Duration::from_secs(2),
             flows: 4096,
         }
     }

@@ -1,0 +1,281 @@
+//! Real TCP connections through two real drivers over loopback UDP.
+
+#![allow(clippy::unwrap_used)] // a test may panic
+
+use skyhaul_cc::{registry, Bytes, Duration, Rate, Setup};
+use skyhaul_live::driver::{Driver, Role, TunnelHandle};
+use skyhaul_live::tcp;
+use skyhaul_pep::auth::SecretKey;
+use skyhaul_pep::frame::{Open, Refusal, Target};
+use skyhaul_pep::{Config, Tuning};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{spawn_local, JoinHandle, LocalSet};
+
+fn config(secret: &SecretKey, peer: &SecretKey) -> Config {
+    let setup = Setup {
+        link_rate: Some(Rate::mbit(2000)),
+        initial_rtt: Duration::from_millis(20),
+        ..Setup::new(Bytes(1500))
+    };
+    Config {
+        secret: secret.clone(),
+        peers: vec![peer.public()],
+        controller: Arc::new(move || registry::build("rate", &setup).unwrap()),
+        tuning: Tuning { initial_rtt: Duration::from_millis(20), ..Tuning::default() },
+        memory: Bytes::mib(8),
+        seed: None,
+    }
+}
+
+fn key() -> SecretKey {
+    SecretKey::generate(&ring::rand::SystemRandom::new()).unwrap()
+}
+
+struct Ends {
+    terminal: TunnelHandle,
+    gateway: TunnelHandle,
+    gateway_address: SocketAddr,
+    gateway_task: JoinHandle<std::io::Result<()>>,
+    gateway_config: Config,
+}
+
+async fn ends() -> Ends {
+    let (a, b) = (key(), key());
+    let listen = Role::Listen("127.0.0.1:0".parse().unwrap());
+    let gateway_config = config(&b, &a);
+    let (driver, gateway) = Driver::start(listen, gateway_config.clone(), BTreeMap::new()).await.unwrap();
+    let gateway_address = driver.local_addr().unwrap();
+    let gateway_task = spawn_local(driver.run());
+    let connect = Role::Connect { gateway: gateway_address.to_string(), bind: None };
+    let (driver, terminal) = Driver::start(connect, config(&a, &b), BTreeMap::new()).await.unwrap();
+    spawn_local(driver.run());
+    terminal.any_peer().await;
+    gateway.any_peer().await;
+    serve(gateway.clone());
+    serve(terminal.clone());
+    Ends { terminal, gateway, gateway_address, gateway_task, gateway_config }
+}
+
+/// Connects what the other end opens.
+fn serve(tunnel: TunnelHandle) {
+    spawn_local(async move {
+        loop {
+            let incoming = tunnel.next_incoming().await;
+            spawn_local(async move {
+                let Target::Address(to) = incoming.open.destination else {
+                    return incoming.refuse(Refusal::NoSuchName);
+                };
+                match TcpStream::connect(to).await {
+                    Ok(server) => {
+                        tcp::prepare(&server).unwrap();
+                        incoming.accept(server).await;
+                    }
+                    Err(_) => incoming.refuse(Refusal::Refused),
+                }
+            });
+        }
+    });
+}
+
+/// A local port whose connections lead to `to` at the other end.
+async fn forward(tunnel: &TunnelHandle, to: SocketAddr, greeting: Option<&'static [u8]>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let tunnel = tunnel.clone();
+    spawn_local(async move {
+        loop {
+            let (client, _) = listener.accept().await.unwrap();
+            tcp::prepare(&client).unwrap();
+            let tunnel = tunnel.clone();
+            spawn_local(async move {
+                let open = Open { destination: Target::Address(to), source: None };
+                let peer = tunnel.any_peer().await;
+                if let Err((client, _)) = tunnel.carry(peer.id, &open, client, greeting).await {
+                    tcp::farewell(client, b"refused").await;
+                }
+            });
+        }
+    });
+    address
+}
+
+async fn echo_server() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    spawn_local(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            spawn_local(async move {
+                let (mut read, mut write) = stream.split();
+                tokio::io::copy(&mut read, &mut write).await.unwrap();
+                write.shutdown().await.unwrap();
+            });
+        }
+    });
+    address
+}
+
+fn pattern(length: usize, salt: usize) -> Vec<u8> {
+    (0..length).map(|i| ((i + salt).wrapping_mul(2_654_435_761) >> 11) as u8).collect()
+}
+
+fn block_on<F: std::future::Future>(future: F) -> F::Output {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(LocalSet::new().run_until(async move {
+        tokio::time::timeout(Duration::from_secs(60), future).await.expect("nothing moved for a minute")
+    }))
+}
+
+#[test]
+fn bytes_come_back_unharmed_and_half_close_is_carried() {
+    block_on(async {
+        let ends = ends().await;
+        let server = echo_server().await;
+        for tunnel in [&ends.terminal, &ends.gateway] {
+            let way_in = forward(tunnel, server, None).await;
+            for length in [0, 1, 1_000, 300_000, 20_000_000] {
+                let mut stream = TcpStream::connect(way_in).await.unwrap();
+                let sent = pattern(length, 7);
+                let (mut read, mut write) = stream.split();
+                let mut received = Vec::new();
+                let write_all = async {
+                    write.write_all(&sent).await.unwrap();
+                    // The echo server ends only when it sees this end.
+                    write.shutdown().await.unwrap();
+                };
+                let (_, n) = tokio::join!(write_all, read.read_to_end(&mut received));
+                assert_eq!(n.unwrap(), length);
+                assert!(received == sent, "{length} bytes came back changed");
+            }
+        }
+    });
+}
+
+#[test]
+fn two_hundred_connections_at_once_each_get_their_own_bytes() {
+    block_on(async {
+        let ends = ends().await;
+        let way_in = forward(&ends.terminal, echo_server().await, None).await;
+        let tasks: Vec<_> = (0..200usize)
+            .map(|n| {
+                spawn_local(async move {
+                    let sent = pattern(n * 997, n);
+                    let mut stream = TcpStream::connect(way_in).await.unwrap();
+                    let (mut read, mut write) = stream.split();
+                    let mut received = Vec::new();
+                    let write_all = async {
+                        write.write_all(&sent).await.unwrap();
+                        write.shutdown().await.unwrap();
+                    };
+                    let (_, result) = tokio::join!(write_all, read.read_to_end(&mut received));
+                    result.unwrap();
+                    assert!(received == sent, "connection {n}");
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_refused_destination_is_a_reset_or_the_greeting_that_never_comes() {
+    block_on(async {
+        let ends = ends().await;
+        let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+        let silent = forward(&ends.terminal, closed, None).await;
+        let mut stream = TcpStream::connect(silent).await.unwrap();
+        let error = stream.read_u8().await.unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+        let polite = forward(&ends.terminal, closed, Some(b"hello")).await;
+        let mut said = String::new();
+        TcpStream::connect(polite).await.unwrap().read_to_string(&mut said).await.unwrap();
+        assert_eq!(said, "refused");
+    });
+}
+
+#[test]
+fn a_reset_by_the_client_reaches_the_server_and_the_other_way_round() {
+    block_on(async {
+        let ends = ends().await;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let way_in = forward(&ends.terminal, listener.local_addr().unwrap(), None).await;
+        for client_resets in [true, false] {
+            let mut client = TcpStream::connect(way_in).await.unwrap();
+            client.write_all(b"x").await.unwrap();
+            let (mut server, _) = listener.accept().await.unwrap();
+            assert_eq!(server.read_u8().await.unwrap(), b'x');
+            let (resetting, mut witness) = if client_resets { (client, server) } else { (server, client) };
+            tcp::reset(resetting);
+            let error = witness.read_u8().await.unwrap_err();
+            assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+        }
+    });
+}
+
+#[test]
+fn a_gateway_that_stops_resets_open_connections_at_the_terminal() {
+    block_on(async {
+        let ends = ends().await;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let way_in = forward(&ends.terminal, listener.local_addr().unwrap(), None).await;
+        let mut client = TcpStream::connect(way_in).await.unwrap();
+        client.write_all(b"x").await.unwrap();
+        let (_server, _) = listener.accept().await.unwrap();
+        ends.gateway.shut_down().await;
+        let error = client.read_u8().await.unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    });
+}
+
+#[test]
+fn a_gateway_that_dies_without_a_word_is_noticed_and_found_again() {
+    block_on(async {
+        let ends = ends().await;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let way_in = forward(&ends.terminal, listener.local_addr().unwrap(), None).await;
+        let mut client = TcpStream::connect(way_in).await.unwrap();
+        client.write_all(b"x").await.unwrap();
+        let (_server, _) = listener.accept().await.unwrap();
+        // The task owns the socket: aborted, its port is closed and ICMP says so.
+        ends.gateway_task.abort();
+        let error = client.read_u8().await.unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+        // A new one at the same place is connected to by itself.
+        let listen = Role::Listen(ends.gateway_address);
+        let (driver, _gateway) = Driver::start(listen, ends.gateway_config, BTreeMap::new()).await.unwrap();
+        spawn_local(driver.run());
+        ends.terminal.any_peer().await;
+    });
+}
+
+#[test]
+fn a_reader_that_stops_holds_back_its_writer_and_nobody_else() {
+    block_on(async {
+        let ends = ends().await;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let way_in = forward(&ends.terminal, listener.local_addr().unwrap(), None).await;
+        let mut client = TcpStream::connect(way_in).await.unwrap();
+        client.write_all(b"x").await.unwrap();
+        let (_stopped, _) = listener.accept().await.unwrap();
+        let piece = vec![0; 1 << 20];
+        let mut written = 0u64;
+        // Each megabyte the chain does not take within a second is one too many.
+        while let Ok(result) = tokio::time::timeout(Duration::from_secs(1), client.write_all(&piece)).await {
+            result.unwrap();
+            written += 1 << 20;
+            assert!(written < 200 << 20, "no back-pressure");
+        }
+        let echo = forward(&ends.terminal, echo_server().await, None).await;
+        let mut other = TcpStream::connect(echo).await.unwrap();
+        other.write_all(b"still here").await.unwrap();
+        let mut answer = [0; 10];
+        other.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"still here");
+    });
+}
