@@ -1,16 +1,30 @@
 //! Terminal and gateway as real processes on their hosts.
 
-use std::path::Path;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use skyhaul_sim::scenario::Scenario;
+use nix::sys::signal::{kill, Signal};
+use nix::unistd::Pid;
+use skyhaul_cc::units::{Bytes, Rate};
+use skyhaul_sim::scenario::{Direction, Scenario};
 
 use super::measure::Usage;
 use super::LabError;
-use crate::emulate::Hosts;
+use crate::config::HostPort;
+use crate::emulate::{Hosts, GATEWAY};
+use crate::keys::Replace;
+use crate::netns::Namespace;
+use crate::pair::Plan;
 
 /// A running terminal and a running gateway with the channel between them; dropping it ends both.
 #[derive(Debug)]
-pub struct Pair {}
+pub struct Pair {
+    terminal: End,
+    gateway: End,
+}
 
 /// What both ends have used.
 #[derive(Clone, Copy, Debug)]
@@ -32,27 +46,171 @@ impl PairUsage {
 }
 
 impl Pair {
-    /// Starts both ends.
+    /// Makes keys and configs in `dir` as `skyhaul pair` does, starts both ends and waits until the channel is up. The
+    /// controller "rate" is told the rates of the scenario; no other is told anything.
     ///
     /// # Errors
-    /// When an end does not start.
-    pub fn start(
-        _hosts: &Hosts,
-        _scenario: &Scenario,
-        controller: &str,
-        _dir: &Path,
-    ) -> Result<Pair, LabError> {
-        let what = format!("cannot be started by the lab yet (controller {controller})");
-        Err(LabError::Pair { end: "skyhaul terminal", what, said: String::new() })
+    /// When an end does not start, or the channel does not come up.
+    pub fn start(hosts: &Hosts, scenario: &Scenario, controller: &str, dir: &Path) -> Result<Pair, LabError> {
+        let files = plan(scenario, controller).write(dir, Replace::Existing).map_err(|error| {
+            LabError::Pair { end: "skyhaul pair", what: error.to_string(), said: String::new() }
+        })?;
+        // Each is ready before the next step, so that the handshake of the channel is never sent to nobody.
+        let mut gateway = End::start("gateway", &hosts.gateway, &files.gateway)?;
+        gateway.wait_for(" ready: ", START)?;
+        let mut terminal = End::start("terminal", &hosts.terminal, &files.terminal)?;
+        terminal.wait_for(" is up", START + scenario.rtt() * 20)?;
+        Ok(Pair { terminal, gateway })
     }
 
     /// What both ends have used so far.
     pub fn usage(&self) -> PairUsage {
-        PairUsage { terminal: Usage::default(), gateway: Usage::default() }
+        PairUsage { terminal: self.terminal.usage(), gateway: self.gateway.usage() }
     }
 
     /// Ends both. Says so if one had ended by itself.
-    pub fn end(self) -> Option<String> {
-        None
+    pub fn end(mut self) -> Option<String> {
+        let complaint = self.terminal.complaint().or_else(|| self.gateway.complaint());
+        for end in [&mut self.terminal, &mut self.gateway] {
+            end.stop();
+            tracing::debug!("{} says:\n{}", end.name, end.said());
+        }
+        complaint
+    }
+}
+
+fn plan(scenario: &Scenario, controller: &str) -> Plan {
+    let told = |direction| (controller == "rate").then(|| ip_rate(direction));
+    let gateway = HostPort { host: GATEWAY.0.to_string(), port: PORT };
+    Plan {
+        terminal_lan: Some("lan".to_owned()),
+        gateway_lan: Some("lan".to_owned()),
+        networks: ["10.77.1.0/24", "fd77:1::/64"].iter().filter_map(|text| text.parse().ok()).collect(),
+        preserve_source: true,
+        controller: controller.to_owned(),
+        terminal_rate: told(&scenario.forward),
+        gateway_rate: told(&scenario.back),
+        rtt: scenario.rtt(),
+        socks5: None,
+        ..Plan::new(gateway)
+    }
+}
+
+/// The link's rate counted in bytes of IP packets, for full packets.
+fn ip_rate(direction: &Direction) -> Rate {
+    let full = Bytes(1500);
+    let counted = full + direction.rate_base.overhead();
+    direction.rate.scale(full.as_f64() / counted.as_f64())
+}
+
+/// One end.
+#[derive(Debug)]
+struct End {
+    name: &'static str,
+    child: Child,
+    log: PathBuf,
+}
+
+impl End {
+    fn start(role: &'static str, host: &Namespace, config: &Path) -> Result<End, LabError> {
+        let name = if role == "terminal" { "skyhaul terminal" } else { "skyhaul gateway" };
+        let log = config.with_extension("log");
+        let file = File::create(&log).map_err(|error| LabError::io("write", &log, error))?;
+        // This program itself, even if a newer one has taken its place on disk since it was started.
+        let mut command = host.command("/proc/self/exe");
+        command.args([role, "--config"]).arg(config);
+        // The log says when the end is ready; more of it is there for whoever asks for more.
+        let wanted = std::env::var("SKYHAUL_LOG").unwrap_or_default();
+        command
+            .env("SKYHAUL_LOG", if wanted.is_empty() { "info".to_owned() } else { format!("info,{wanted}") });
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
+        let child = command.spawn().map_err(|error| LabError::start(name, error))?;
+        Ok(End { name, child, log })
+    }
+
+    /// Waits until the log has `sign` in it.
+    fn wait_for(&mut self, sign: &str, patience: Duration) -> Result<(), LabError> {
+        let end = Instant::now() + patience;
+        while !self.said().contains(sign) {
+            let what = match self.child.try_wait() {
+                Ok(Some(status)) => format!("ended at once ({status})"),
+                _ if Instant::now() > end => format!("is not ready after {} s", patience.as_secs()),
+                _ => {
+                    thread::sleep(PAUSE);
+                    continue;
+                }
+            };
+            return Err(LabError::Pair { end: self.name, what, said: self.said() });
+        }
+        Ok(())
+    }
+
+    fn said(&self) -> String {
+        fs::read(&self.log).map_or(String::new(), |text| String::from_utf8_lossy(&text).into_owned())
+    }
+
+    fn usage(&self) -> Usage {
+        Usage::of(self.child.id()).unwrap_or_default()
+    }
+
+    /// If it has ended by itself: how, and its last words.
+    fn complaint(&mut self) -> Option<String> {
+        let status = self.child.try_wait().ok().flatten()?;
+        let said = self.said();
+        Some(format!(
+            "{} ended during the run ({status}): {}",
+            self.name,
+            said.lines().last().unwrap_or_default()
+        ))
+    }
+
+    /// Asks it to end, and makes it.
+    fn stop(&mut self) {
+        if let Ok(pid) = i32::try_from(self.child.id()) {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
+        }
+        let end = Instant::now() + GOODBYE;
+        while Instant::now() < end && matches!(self.child.try_wait(), Ok(None)) {
+            thread::sleep(PAUSE);
+        }
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// UDP port of the gateway.
+const PORT: u16 = 4433;
+const PAUSE: Duration = Duration::from_millis(10);
+/// To open sockets and set up interception.
+const START: Duration = Duration::from_secs(20);
+/// To remove rules and routes.
+const GOODBYE: Duration = Duration::from_secs(3);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use skyhaul_sim::scenario::RateBase;
+
+    #[test]
+    fn only_the_controller_called_rate_is_told_the_rates() {
+        let scenario = Scenario::find("p1.down-270").unwrap();
+        let told = plan(&scenario, "rate");
+        assert_eq!(told.terminal_rate, Some(Rate::mbit(150)));
+        assert_eq!(told.gateway_rate, Some(Rate::mbit(10)));
+        let untold = plan(&scenario, "bbr");
+        assert_eq!((untold.terminal_rate, untold.gateway_rate), (None, None));
+        assert_eq!(untold.networks.len(), 2);
+    }
+
+    #[test]
+    fn a_rate_that_counts_more_than_ip_bytes_is_converted() {
+        let mut scenario = Scenario::find("p1.down-270").unwrap();
+        scenario.forward.rate_base = RateBase::Wire;
+        assert_eq!(ip_rate(&scenario.forward).as_bit(), (150e6 * 1500.0 / 1538.0_f64).round() as u64);
     }
 }
