@@ -14,7 +14,7 @@ use skyhaul_sim::scenario::Scenario;
 
 use super::run::{one, size, status};
 use crate::failure::Failure;
-use crate::screen::numbers::{mbit, span, times};
+use crate::screen::numbers::{self, mbit, span};
 use crate::screen::rows;
 
 /// Show what Skyhaul is for: one file by FTP over the satellite downlink of a published experiment, by the kernel's
@@ -90,23 +90,25 @@ fn conclusion(rows: &[Row]) -> String {
     let Some(ours) = good("skyhaul:") else {
         return "No Skyhaul transfer succeeded, so there is nothing to conclude.".to_owned();
     };
-    let against = |name: &str| {
-        let plain =
-            rows.iter().find(|row| row.scheme == name && row.passed() && row.goodput_bit_per_s > 0.0)?;
-        Some((plain, ours.goodput_bit_per_s / plain.goodput_bit_per_s))
+    let compare = |kernel: &Kernel| {
+        let name = Scheme::Direct(*kernel).to_string();
+        let plain = rows.iter().find(|row| row.scheme == name && row.passed())?;
+        let ratio = plain.whole_seconds()? / ours.whole_seconds()?;
+        let guess = if plain.complete { "" } else { " (extrapolated)" };
+        let how = if ratio >= 1.0 { "times as fast as" } else { "times the speed of" };
+        Some(format!(
+            "{} {how} the kernel's {} with {} buffers{guess}",
+            numbers::ratio(ratio),
+            plain.algorithm,
+            plain.buffers
+        ))
     };
-    let compare = |(plain, ratio): (&Row, f64)| {
-        format!("{} the rate of kernel {} with {} buffers", times(ratio), plain.algorithm, plain.buffers)
-    };
-    let compared: Vec<String> = [Kernel::Cubic, Kernel::Bbr]
-        .iter()
-        .filter_map(|kernel| against(&Scheme::Direct(*kernel).to_string()))
-        .map(compare)
-        .collect();
+    let compared: Vec<String> = [Kernel::Cubic, Kernel::Bbr].iter().filter_map(compare).collect();
     let compared = if compared.is_empty() { String::new() } else { format!(", {}", compared.join(" and ")) };
     format!(
-        "{} carried the file at {} Mbit/s, {:.0} % of what the link allows{compared}.",
+        "{} carried the file in {} at {} Mbit/s, {:.0} % of what the link allows{compared}.",
         ours.scheme,
+        span(ours.seconds),
         mbit(ours.goodput_bit_per_s),
         ours.fraction_of_limit * 100.0
     )
@@ -131,9 +133,17 @@ mod tests {
     fn the_conclusion_is_computed_from_the_rows() {
         let rows = [row("direct:cubic", 0.5e6), row("direct:bbr", 62.5e6), row("skyhaul:rate", 125e6)];
         let text = conclusion(&rows);
-        assert!(text.starts_with("skyhaul:rate carried the file at 125.0 Mbit/s"), "{text}");
-        assert!(text.contains("250 times the rate of kernel cubic with 128 MiB buffers"), "{text}");
-        assert!(text.contains("and 2.0 times the rate of kernel bbr"), "{text}");
+        assert!(text.starts_with("skyhaul:rate carried the file in 4.29 s at 125.0 Mbit/s"), "{text}");
+        assert!(text.contains("250 times as fast as the kernel's cubic with 128 MiB buffers and"), "{text}");
+        assert!(text.contains("and 2.0 times as fast as the kernel's bbr"), "{text}");
+    }
+
+    #[test]
+    fn a_stopped_transfer_is_compared_by_its_extrapolated_time() {
+        let mut cubic = row("direct:cubic", 0.5e6);
+        (cubic.complete, cubic.extrapolated_seconds) = (false, Some(4290.0));
+        let text = conclusion(&[cubic, row("skyhaul:rate", 125e6)]);
+        assert!(text.contains("999 times as fast") && text.contains("(extrapolated)"), "{text}");
     }
 
     #[test]

@@ -29,12 +29,12 @@ pub fn span(seconds: f64) -> String {
     }
 }
 
-/// How many times more: `290x`, `1.6x`.
-pub fn times(ratio: f64) -> String {
+/// How many times as much: `290`, `1.6`.
+pub fn ratio(ratio: f64) -> String {
     if ratio < 10.0 {
-        format!("{ratio:.1} times")
+        format!("{ratio:.1}")
     } else {
-        format!("{ratio:.0} times")
+        format!("{ratio:.0}")
     }
 }
 
@@ -64,7 +64,7 @@ mod tests {
         assert_eq!(span(4.1), "4.10 s");
         assert_eq!(span(1118.0), "19 min");
         assert_eq!(span(8950.0), "2.5 h");
-        assert_eq!(times(289.6), "290 times");
-        assert_eq!(times(1.58), "1.6 times");
+        assert_eq!(ratio(289.6), "290");
+        assert_eq!(ratio(1.58), "1.6");
     }
 }

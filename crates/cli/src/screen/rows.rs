@@ -62,6 +62,7 @@ pub fn text(rows: &[Row], scenario: &Scenario) -> String {
         ("object kB", Align::Point),
         (if repeated { "Mbit/s mean" } else { "Mbit/s" }, Align::Point),
         ("least to most", Align::Left),
+        ("2nd half", Align::Point),
         ("% of limit", Align::Point),
         ("time s", Align::Point),
         ("first byte s", Align::Point),
@@ -160,6 +161,7 @@ fn cells(group: &[&Row]) -> Vec<String> {
         first.first_byte_seconds.map_or(String::new(), |_| format!("{}", first.bytes as f64 / 1e3)),
         mbit(mean(group, goodput)),
         if group.len() > 1 { format!("{} to {}", mbit(least), mbit(most)) } else { String::new() },
+        optional(group, |row| row.second_half_bit_per_s, mbit),
         percent(mean(group, |row| row.fraction_of_limit)),
         seconds(mean(group, |row| row.seconds)),
         optional(group, |row| row.first_byte_seconds, seconds),
@@ -221,7 +223,8 @@ fn notes(rows: &[Row]) -> Vec<String> {
         } else if !row.complete && row.integrity_ok.is_some() {
             let whole = row.extrapolated_seconds.map_or("for ever".to_owned(), span);
             notes.push(format!(
-                "{name} was stopped after {} with {} of {} MB; at its rate the whole file would take {whole}",
+                "{name} was stopped after {} with {} of {} MB; at the rate of the second half of that time the whole \
+                 file would take {whole}",
                 span(row.seconds),
                 megabytes(row.received_bytes),
                 megabytes(row.bytes),
@@ -263,6 +266,7 @@ pub mod tests {
             goodput_bit_per_s: goodput,
             limit_bit_per_s: 130e6,
             fraction_of_limit: goodput / 130e6,
+            second_half_bit_per_s: None,
             extrapolated_seconds: None,
             integrity_ok: Some(true),
             valid: true,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use skyhaul_cc::units::{Bytes, Rate};
+use skyhaul_sim::link::Cause;
 use skyhaul_sim::scenario::{Dir, Figure, Scenario};
 
 use super::files::{Scratch, Source};
@@ -204,6 +205,7 @@ fn frame(run: &Run<'_>, report: &Report, usage: Option<PairUsage>) -> Row {
         Dir::Back => &report.back,
     };
     let invalid = report.invalid();
+    let lost = |cause| way.link.dropped(cause).packets;
     let (published, relation) = published(run);
     Row {
         scenario: run.scenario.id.clone(),
@@ -219,6 +221,7 @@ fn frame(run: &Run<'_>, report: &Report, usage: Option<PairUsage>) -> Row {
         goodput_bit_per_s: 0.0,
         limit_bit_per_s: 0.0,
         fraction_of_limit: 0.0,
+        second_half_bit_per_s: None,
         extrapolated_seconds: None,
         integrity_ok: None,
         valid: invalid.is_none(),
@@ -235,10 +238,8 @@ fn frame(run: &Run<'_>, report: &Report, usage: Option<PairUsage>) -> Row {
         cpu_seconds_per_gb: None,
         terminal_peak_bytes: usage.map(|usage| usage.terminal.peak_bytes),
         gateway_peak_bytes: usage.map(|usage| usage.gateway.peak_bytes),
-        link_lost_packets: way.link.offered.packets
-            - way.link.delivered.packets.min(way.link.offered.packets)
-            - way.link.queue_full.packets,
-        queue_dropped_packets: way.link.queue_full.packets,
+        link_lost_packets: Cause::ALL.into_iter().filter(|cause| *cause != Cause::QueueFull).map(lost).sum(),
+        queue_dropped_packets: lost(Cause::QueueFull),
         published_bit_per_s: published,
         published_relation: relation,
     }
@@ -263,9 +264,12 @@ fn rows(run: &Run<'_>, frame: &Row, done: Done, intact: Option<bool>) -> Vec<Row
         Done::Objects(objects) => {
             let rows = objects.into_iter().map(|object| object_row(run, frame, object));
             let mut rows: Vec<Row> = rows.collect();
-            // Packets and processor time are those of all sizes together.
-            for row in rows.iter_mut().skip(1) {
-                (row.terminal_cpu_seconds, row.gateway_cpu_seconds) = (None, None);
+            // Processor time is that of all sizes and repetitions together: told once, and for no size in particular.
+            for (index, row) in rows.iter_mut().enumerate() {
+                row.cpu_seconds_per_gb = None;
+                if index > 0 {
+                    (row.terminal_cpu_seconds, row.gateway_cpu_seconds) = (None, None);
+                }
             }
             rows
         }
@@ -286,8 +290,12 @@ fn file_row(run: &Run<'_>, frame: &Row, outcome: &Outcome, intact: Option<bool>)
         row.error.get_or_insert_with(|| reason.clone());
     }
     row.measure(time, limit(run, run.bytes));
-    if outcome.ending == Ending::Stopped && row.goodput_bit_per_s > 0.0 {
-        row.extrapolated_seconds = Some(run.bytes.bits() as f64 / row.goodput_bit_per_s);
+    row.second_half_bit_per_s = outcome.second_half.map(Rate::as_f64);
+    if outcome.ending == Ending::Stopped {
+        let mean = Rate::from_f64(row.goodput_bit_per_s);
+        let rate = outcome.second_half.or(Some(mean)).filter(|rate| *rate > Rate::ZERO);
+        let rest = run.bytes.saturating_sub(outcome.received);
+        row.extrapolated_seconds = rate.map(|rate| time.saturating_add(rate.time_for(rest)).as_secs_f64());
     }
     row
 }

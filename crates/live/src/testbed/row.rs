@@ -33,7 +33,10 @@ pub struct Row {
     pub limit_bit_per_s: f64,
     /// `goodput_bit_per_s` over `limit_bit_per_s`.
     pub fraction_of_limit: f64,
-    /// How long the whole file would take at this goodput; only for stopped transfers.
+    /// Goodput in the second half of `seconds`, when start-up is over; none for short transfers.
+    pub second_half_bit_per_s: Option<f64>,
+    /// How long the whole file would have taken if the rest had come at the rate of the second half (of all the time,
+    /// if that is short); only for stopped transfers that moved at all.
     pub extrapolated_seconds: Option<f64>,
     /// Whether the received file has the SHA-256 of the source, or is its beginning if the transfer was stopped. Empty
     /// for workloads without a file.
@@ -91,6 +94,15 @@ impl Row {
         self.cpu_seconds_per_gb = cpu
             .filter(|_| self.received_bytes > 0)
             .map(|(terminal, gateway)| (terminal + gateway) / (self.received_bytes as f64 / 1e9));
+    }
+
+    /// How long the whole file takes: measured, or extrapolated for stopped transfers.
+    pub fn whole_seconds(&self) -> Option<f64> {
+        if self.complete {
+            Some(self.seconds)
+        } else {
+            self.extrapolated_seconds
+        }
     }
 
     /// Whether nothing went wrong: the bytes are right, the emulator kept up, the programs succeeded.

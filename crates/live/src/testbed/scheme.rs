@@ -143,7 +143,7 @@ const TUNED: Buffers =
 
 /// What Linux chooses on a machine with a few gigabytes of memory (`Documentation/networking/ip-sysctl.rst`).
 const DEFAULT: Buffers =
-    Buffers { receive: "4096 131072 6291456", send: "4096 16384 4194304", text: "kernel default" };
+    Buffers { receive: "4096 131072 6291456", send: "4096 16384 4194304", text: "default" };
 
 #[cfg(test)]
 mod tests {

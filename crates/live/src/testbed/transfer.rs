@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use skyhaul_cc::units::Bytes;
+use skyhaul_cc::units::{Bytes, Rate};
 
 use super::{LabError, Progress, Watch};
 
@@ -48,6 +48,9 @@ pub struct Outcome {
     pub command: Duration,
     /// What had arrived at `last_byte`.
     pub received: Bytes,
+    /// What arrived per second in the second half of the time from `opened` to `last_byte`, when start-up is over; none
+    /// for transfers that are too short to tell.
+    pub second_half: Option<Rate>,
     /// Why it ended.
     pub ending: Ending,
 }
@@ -82,6 +85,7 @@ impl Transfer<'_> {
 
     fn follow(&self, start: Instant, client: &mut Child, report: &mut Report, watch: Watch<'_>) -> Outcome {
         let mut next_watch = start;
+        let mut history = Vec::new();
         let mut exit = None;
         let (ending, last_byte, received) = loop {
             report.listen();
@@ -113,6 +117,7 @@ impl Transfer<'_> {
             }
             if now >= next_watch {
                 next_watch = now + WATCH;
+                history.push((now, Bytes(size)));
                 watch(match report.opened {
                     None => Progress::SettingUp,
                     Some(opened) => Progress::Moving {
@@ -132,10 +137,21 @@ impl Transfer<'_> {
             opened: report.opened.map(|opened| opened.saturating_duration_since(start)),
             last_byte: last_byte.saturating_duration_since(start),
             command: start.elapsed(),
+            second_half: report
+                .opened
+                .and_then(|opened| second_half(opened, (last_byte, received), &history)),
             received,
             ending,
         }
     }
+}
+
+/// The rate from the first entry in the second half of the time to the end.
+fn second_half(opened: Instant, end: (Instant, Bytes), history: &[(Instant, Bytes)]) -> Option<Rate> {
+    let half = opened + end.0.saturating_duration_since(opened) / 2;
+    let &(when, size) = history.iter().find(|(when, _)| *when >= half)?;
+    let time = end.0.saturating_duration_since(when);
+    (time >= SHORTEST_HALF).then(|| end.1.saturating_sub(size).per(time))
 }
 
 /// Waits until the process has ended, at most `limit`.
@@ -227,6 +243,8 @@ impl Opening {
 const POLL: Duration = Duration::from_millis(2);
 /// Between two calls of the progress display.
 const WATCH: Duration = Duration::from_millis(100);
+/// Five samples.
+const SHORTEST_HALF: Duration = Duration::from_millis(500);
 /// For the last bytes after the client has ended, and for its last words.
 const SETTLE: Duration = Duration::from_secs(2);
 /// For the client to end after the last byte: FTP's closing reply takes a round trip, several when packets get lost.
@@ -286,6 +304,18 @@ mod tests {
     #[test]
     fn http_has_one_connection_and_that_is_it() {
         assert_eq!(first(Opens::AtOnce, PASSIVE), Some("*   Trying 10.77.2.2:21..."));
+    }
+
+    #[test]
+    fn the_second_half_forgets_the_start() {
+        let zero = Instant::now();
+        let at = |seconds| zero + Duration::from_secs(seconds);
+        // 9 MB in the first two seconds, then 1 MB/s.
+        let history: Vec<_> =
+            (2..10).map(|second| (at(second), Bytes(7_000_000 + second * 1_000_000))).collect();
+        assert_eq!(second_half(zero, (at(10), Bytes(17_000_000)), &history), Some(Rate::mbit(8)));
+        assert_eq!(second_half(zero, (at(10), Bytes(17_000_000)), &[]), None);
+        assert_eq!(second_half(at(8), (at(9), Bytes(16_000_000)), &history), None, "no sample in time");
     }
 
     #[test]

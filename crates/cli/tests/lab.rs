@@ -1,0 +1,245 @@
+//! `skyhaul run` and `skyhaul list` from the outside: real programs behind a short emulated link.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// Short and clean enough for a megabyte to pass in a moment, lossy enough for retransmissions.
+const LINK: &str = r#"
+format = 1
+id = "short"
+title = "40 Mbit/s, 5 ms each way"
+source = "tests"
+assumed = []
+
+[forward]
+rate = "40 Mbit/s"
+rate_base = "ip"
+one_way = "5 ms"
+loss = "0.1 %"
+queue = "500 kB"
+
+[back]
+rate = "40 Mbit/s"
+rate_base = "ip"
+one_way = "5 ms"
+loss = "0.1 %"
+queue = "500 kB"
+
+[workload]
+kind = "ftp-upload"
+bytes = "1 MB"
+"#;
+
+/// The keys that scripts may rely on.
+const CONTRACT: [&str; 12] = [
+    "scenario",
+    "on",
+    "scheme",
+    "workload",
+    "bytes",
+    "seconds",
+    "goodput_bit_per_s",
+    "limit_bit_per_s",
+    "fraction_of_limit",
+    "integrity_ok",
+    "valid",
+    "seed",
+];
+
+struct Link {
+    dir: tempfile::TempDir,
+}
+
+impl Link {
+    /// `None`, with a message, where namespaces can't be made.
+    fn new() -> Option<Link> {
+        if !nix::unistd::geteuid().is_root() {
+            eprintln!("skipped: network namespaces need root");
+            return None;
+        }
+        let link = Link { dir: tempfile::tempdir().unwrap() };
+        std::fs::write(link.scenario(), LINK).unwrap();
+        Some(link)
+    }
+
+    fn scenario(&self) -> PathBuf {
+        self.dir.path().join("short.toml")
+    }
+
+    fn command(&self, schemes: &str, workload: &str) -> Command {
+        let mut command = skyhaul(&["run"]);
+        command.arg(self.scenario()).args(["--scheme", schemes, "--workload", workload, "--format", "json"]);
+        command
+    }
+
+    /// The rows; `None`, with a message, if a program is not installed.
+    fn rows(&self, schemes: &str, workload: &str, more: &[&str]) -> Option<Vec<Value>> {
+        let output = self.command(schemes, workload).args(more).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        if output.status.code() == Some(2) && errors.contains("is not installed") {
+            eprintln!("skipped: {errors}");
+            return None;
+        }
+        let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{errors}"));
+        // A busy machine may make a run invalid, which the exit status must then say.
+        let good = rows
+            .iter()
+            .all(|row| row["valid"] == true && row["integrity_ok"] != false && row["error"].is_null());
+        assert_eq!(output.status.code(), Some(i32::from(!good)), "{rows:#?} {errors}");
+        Some(rows)
+    }
+}
+
+fn skyhaul(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_skyhaul"));
+    command.args(args);
+    command
+}
+
+fn assert_whole_and_intact(rows: &[Value], schemes: &[&str]) {
+    let found: Vec<&str> = rows.iter().filter_map(|row| row["scheme"].as_str()).collect();
+    assert_eq!(found, schemes, "{rows:#?}");
+    for row in rows {
+        for key in CONTRACT {
+            assert!(!row[key].is_null(), "{key}: {row:#?}");
+        }
+        assert_eq!(row["error"], Value::Null, "{row:#?}");
+        assert_eq!((&row["complete"], &row["integrity_ok"]), (&true.into(), &true.into()), "{row:#?}");
+        assert_eq!(row["received_bytes"], row["bytes"], "{row:#?}");
+        let number = |key: &str| row[key].as_f64().unwrap_or_else(|| panic!("{key}: {row:#?}"));
+        assert!(number("seconds") > 0.0 && number("goodput_bit_per_s") > 0.0, "{row:#?}");
+        assert!(number("goodput_bit_per_s") <= number("limit_bit_per_s"), "faster than light: {row:#?}");
+        assert!(
+            number("seconds") <= number("command_seconds") || row["first_byte_seconds"].is_number(),
+            "{row:#?}"
+        );
+    }
+}
+
+#[test]
+fn needs_namespaces_a_file_crosses_by_ftp_both_ways_in_both_modes() {
+    let Some(link) = Link::new() else { return };
+    for workload in ["ftp-upload", "ftp-download", "ftp-upload-active", "ftp-download-active"] {
+        let Some(rows) = link.rows("direct:cubic", workload, &[]) else { return };
+        assert_whole_and_intact(&rows, &["direct:cubic"]);
+        assert_eq!((&rows[0]["workload"], &rows[0]["bytes"]), (&workload.into(), &1_000_000.into()));
+        assert_eq!(rows[0]["buffers"], "128 MiB");
+        assert!(rows[0]["setup_seconds"].as_f64().unwrap() > 0.02, "login takes round trips: {rows:#?}");
+    }
+}
+
+#[test]
+fn needs_namespaces_http_files_and_objects_cross() {
+    let Some(link) = Link::new() else { return };
+    let Some(rows) = link.rows("direct:default,direct:reno", "http-download", &["--bytes", "300kB"]) else {
+        return;
+    };
+    assert_whole_and_intact(&rows, &["direct:default", "direct:reno"]);
+    assert_eq!(rows[0]["algorithm"], "cubic");
+
+    let rows = link.rows("direct:cubic", "http-objects", &[]).unwrap();
+    assert_whole_and_intact(&rows, &["direct:cubic"; 4]);
+    let sizes: Vec<u64> = rows.iter().filter_map(|row| row["bytes"].as_u64()).collect();
+    assert_eq!(sizes, [1_000, 10_000, 100_000, 1_000_000]);
+    for row in rows {
+        let (first, total) = (row["first_byte_seconds"].as_f64().unwrap(), row["seconds"].as_f64().unwrap());
+        assert!(first >= 0.02 && total >= first, "connecting and asking take a round trip each: {row:#?}");
+    }
+}
+
+#[test]
+fn needs_namespaces_skyhaul_carries_files_both_ways_and_says_what_it_costs() {
+    let Some(link) = Link::new() else { return };
+    for workload in ["ftp-upload", "ftp-download", "ftp-upload-active", "http-download"] {
+        let Some(rows) = link.rows("skyhaul:rate,skyhaul:bbr", workload, &[]) else { return };
+        assert_whole_and_intact(&rows, &["skyhaul:rate", "skyhaul:bbr"]);
+        for key in ["terminal_cpu_seconds", "gateway_cpu_seconds"] {
+            assert!(rows[0][key].is_number(), "{key}: {rows:#?}");
+        }
+        for key in ["terminal_peak_bytes", "gateway_peak_bytes"] {
+            assert!(rows[0][key].as_u64().unwrap() > 1_000_000, "{key}: {rows:#?}");
+        }
+    }
+}
+
+#[test]
+fn needs_namespaces_a_transfer_that_takes_too_long_is_stopped_and_its_beginning_compared() {
+    let Some(link) = Link::new() else { return };
+    let more = ["--bytes", "64MB", "--max-seconds", "2"];
+    let Some(rows) = link.rows("direct:bbr", "ftp-upload", &more) else { return };
+    let row = &rows[0];
+    assert_eq!((&row["complete"], &row["integrity_ok"]), (&false.into(), &true.into()), "{row:#?}");
+    let received = row["received_bytes"].as_u64().unwrap();
+    assert!(received > 0 && received < 64_000_000, "{row:#?}");
+    assert!(row["extrapolated_seconds"].as_f64().unwrap() > 2.0, "{row:#?}");
+}
+
+#[test]
+fn needs_namespaces_repetitions_have_seeds_of_their_own() {
+    let Some(link) = Link::new() else { return };
+    let more = ["--bytes", "50kB", "--repeat", "2", "--seed", "7"];
+    let Some(rows) = link.rows("direct:cubic", "http-download", &more) else { return };
+    let seeds: Vec<u64> = rows.iter().filter_map(|row| row["seed"].as_u64()).collect();
+    assert_eq!(seeds, [7, 8]);
+}
+
+#[test]
+fn needs_namespaces_a_client_that_fails_is_a_row_with_the_reason_and_exit_status_1() {
+    use std::os::unix::fs::PermissionsExt;
+    let Some(link) = Link::new() else { return };
+    if Link::rows(&link, "direct:cubic", "http-download", &["--bytes", "1kB"]).is_none() {
+        return;
+    }
+    let curl = link.dir.path().join("curl");
+    std::fs::write(&curl, "#!/bin/sh\necho 'curl: (7) no luck today' >&2\nexit 7\n").unwrap();
+    std::fs::set_permissions(&curl, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", link.dir.path().display(), std::env::var("PATH").unwrap());
+    let output = link.command("direct:cubic", "http-download").env("PATH", path).output().unwrap();
+    let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(rows[0]["error"], "curl: (7) no luck today");
+    assert_eq!(output.status.code(), Some(1));
+}
+
+/// The command must refuse before it needs any rights.
+fn assert_refused(args: &[&str], because: &[&str]) {
+    let Output { status, stdout, stderr } = skyhaul(args).output().unwrap();
+    let errors = String::from_utf8_lossy(&stderr);
+    assert_eq!(status.code(), Some(2), "{errors}");
+    assert!(stdout.is_empty(), "{args:?}");
+    for word in because {
+        assert!(errors.contains(word), "{word}: {errors}");
+    }
+}
+
+#[test]
+fn what_is_not_there_is_refused_with_what_there_is() {
+    assert_refused(
+        &["run", "p1.down-270", "--scheme", "direct:vegas"],
+        &["direct:vegas", "direct:cubic", "skyhaul:rate"],
+    );
+    assert_refused(&["run", "p9.nowhere", "--scheme", "direct:cubic"], &["p9.nowhere"]);
+    assert_refused(
+        &["run", "p1.down-270", "--scheme", "direct:cubic", "--workload", "mail"],
+        &["mail", "ftp-upload"],
+    );
+    assert_refused(
+        &["run", "p1.down-270", "--scheme", "direct:cubic", "--bytes", "many"],
+        &["many", "64 MiB"],
+    );
+    assert_refused(&["run", "p1.down-270"], &["--scheme"]);
+    assert_refused(&["demo", "--bytes", "0"], &["at least 1"]);
+}
+
+#[test]
+fn list_shows_what_run_understands() {
+    let output = skyhaul(&["list"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success());
+    for word in ["p1.down-270", "direct:default", "skyhaul:rate", "http-objects"] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+}
