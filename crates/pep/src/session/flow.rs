@@ -170,6 +170,7 @@ impl Flow {
             fed.total += written.bytes;
             self.header_out = written.rest;
             if self.header_out.is_some() {
+                fed.more = written.bytes > 0;
                 return fed;
             }
         }
@@ -187,7 +188,9 @@ impl Flow {
             fed.total += written.bytes;
             fed.data = written.bytes;
             if written.bytes < length {
-                // quinn-proto's send window is full; it tells when that changes.
+                // quinn-proto's send window is full. It tells when that changes only to those it has
+                // refused altogether, so after a partial write ask once more.
+                fed.more = written.bytes > 0;
                 return fed;
             }
         }
