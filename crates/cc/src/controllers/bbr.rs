@@ -30,6 +30,10 @@
 //! * Packet conservation in the first round of recovery is left out: random loss on a satellite link
 //!   begins such a round all the time.
 //! * An ACK that was limited by the application does not make the window grow.
+//! * A round in start-up that was limited by the application counts as one without growth if it shows
+//!   that the pipe is full all the same: a queue of RTprop / 8 or a fifth of the packets lost. Start-up
+//!   overflows the queue, repairs keep the far end's memory full, the sender has to pause, and rounds
+//!   that do not count would make it overflow the queue again and again.
 //! * The first phase of the cycle, random in Linux, comes from the time's nanoseconds, so that a replay
 //!   repeats it.
 //! * Policer detection ("long-term bandwidth sampling") is left out.
@@ -64,6 +68,10 @@ const LEAST_SEGMENTS: u64 = 4;
 const FULL_PIPE_GROWTH: f64 = 1.25;
 /// Rounds without it that say the pipe is full.
 const FULL_PIPE_ROUNDS: u32 = 3;
+/// A queue of this part of RTprop shows a full pipe.
+const FULL_PIPE_QUEUE: u32 = 8;
+/// Losing this share of a round shows a full pipe; start-up sends up to 2.885 times what fits.
+const FULL_PIPE_LOSS: f64 = 0.2;
 /// Longest bundle of ACKs that is allowed for.
 const BUNDLE_MOST: Duration = Duration::from_millis(100);
 /// Rounds over which the greatest bundle is kept.
@@ -88,6 +96,9 @@ pub struct Bbr {
     bundle: Bundle,
     delivered: Bytes,
     lost_in_phase: bool,
+    /// Acknowledged and lost since the round began.
+    round_acked: Bytes,
+    round_lost: Bytes,
     /// Window to return to after a timeout, and the moment it happened.
     restore: Option<(Window, Time)>,
 }
@@ -138,6 +149,8 @@ impl Bbr {
             },
             delivered: Bytes::ZERO,
             lost_in_phase: false,
+            round_acked: Bytes::ZERO,
+            round_lost: Bytes::ZERO,
             restore: None,
         }
     }
@@ -193,7 +206,15 @@ impl Bbr {
     }
 
     fn update_full_pipe(&mut self, ack: &Ack) {
-        if self.full.reached || !ack.round_start || ack.app_limited {
+        self.round_acked += ack.acked;
+        if !ack.round_start {
+            return;
+        }
+        let acked = std::mem::take(&mut self.round_acked).as_f64();
+        let lost = std::mem::take(&mut self.round_lost).as_f64();
+        let queue = ack.rtt.latest.saturating_sub(ack.rtt.min);
+        let visibly_full = queue > ack.rtt.min / FULL_PIPE_QUEUE || lost > FULL_PIPE_LOSS * (acked + lost);
+        if self.full.reached || (ack.app_limited && !visibly_full) {
             return;
         }
         let Some(rate) = self.bandwidth.get() else { return };
@@ -347,6 +368,7 @@ impl Controller for Bbr {
 
     fn on_loss(&mut self, loss: &Loss) {
         self.lost_in_phase |= loss.lost > Bytes::ZERO;
+        self.round_lost += loss.lost;
         if loss.signal == Signal::Timeout {
             let prior = self.restore.map_or(self.window, |(prior, _)| prior);
             self.restore = Some((prior, loss.now));
@@ -444,6 +466,25 @@ mod tests {
             });
         }
         assert_eq!(bbr.mode, Mode::StartUp);
+    }
+
+    #[test]
+    fn a_full_queue_ends_start_up_even_if_the_application_pauses() {
+        for lossy in [false, true] {
+            let mut bbr = new();
+            for i in 1..=4 {
+                let mut one = ack(i * 540, i * 540 - 540, 100);
+                (one.delivery_rate, one.round_start) = (Some(Rate::mbit(10)), true);
+                (one.app_limited, one.in_flight) = (i > 1, MSS * 10_000);
+                if lossy {
+                    bbr.on_loss(&Loss { lost: MSS * 50, ..loss(i * 540, i * 540 - 540, Signal::Gap, true) });
+                } else {
+                    one.rtt.latest = RTT * 5 / 4;
+                }
+                bbr.on_ack(&one);
+            }
+            assert_eq!(bbr.mode, Mode::Drain, "lossy: {lossy}");
+        }
     }
 
     #[test]
