@@ -3,12 +3,14 @@
 use super::NetnsError;
 use nix::errno::Errno;
 use nix::mount::{mount, MsFlags};
+use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sched::{unshare, CloneFlags};
 use nix::sys::signal::{kill, SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
 use nix::unistd::{fork, getegid, geteuid, ForkResult, Pid};
 use std::fs;
+use std::os::fd::AsFd;
 
 /// Makes sure that this process may make namespaces and devices, and that nothing it starts outlives it.
 ///
@@ -76,26 +78,26 @@ fn enclose() -> nix::Result<()> {
     }
     let before = SigSet::thread_get_mask()?;
     signals.thread_block()?;
-    for level in [Level::Outermost, Level::First] {
-        // SAFETY: documented to run before the first thread, so the child inherits no lock held by another.
-        match unsafe { fork() }? {
-            ForkResult::Parent { child } => watch(child, &signals),
-            ForkResult::Child => {
-                // Each of the two dies with its parent; the rest of the namespace dies with the first.
-                nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
-                if level == Level::Outermost {
-                    show_own_processes();
-                }
-            }
-        }
+    // Only the outermost process will hold the second half.
+    let (outermost, held) = std::io::pipe().map_err(|_| Errno::EMFILE)?;
+    // SAFETY: documented to run before the first thread, so the child inherits no lock held by another.
+    if let ForkResult::Parent { child } = unsafe { fork() }? {
+        watch(child, &signals)
     }
+    drop(held);
+    // Each of the two dies with its parent; the rest of the namespace dies with the first.
+    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
+    // If the parent ended before the line above, no signal will come, but the pipe is closed.
+    if poll(&mut [PollFd::new(outermost.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO)? > 0 {
+        std::process::exit(2);
+    }
+    show_own_processes();
+    // SAFETY: as above.
+    if let ForkResult::Parent { child } = unsafe { fork() }? {
+        watch(child, &signals)
+    }
+    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
     before.thread_set_mask()
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Level {
-    Outermost,
-    First,
 }
 
 /// Gives the new namespace its own /proc, so that `ps` and `kill` inside agree with each other. Where the
