@@ -213,6 +213,52 @@ fn needs_namespaces_nothing_is_left_behind_after_sigkill() {
     }
 }
 
+/// Runs a shell script in a mount namespace whose /dev/net is empty; `skyhaul` is copied to where any user may
+/// run it, and `$SKYHAUL` names it.
+fn with_empty_dev_net(script: &str) -> Output {
+    let folder = tempfile::tempdir().unwrap();
+    let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(folder.path(), everybody).unwrap();
+    let binary = folder.path().join("skyhaul");
+    std::fs::copy(env!("CARGO_BIN_EXE_skyhaul"), &binary).unwrap();
+    let script = format!("mount -t tmpfs none /dev/net && {script}");
+    Command::new("unshare")
+        .args(["--mount", "sh", "-c", &script])
+        .env("SKYHAUL", binary)
+        .current_dir("/")
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn needs_namespaces_a_missing_tun_device_is_one_line_that_says_what_would_do() {
+    if !possible(&["unshare"]) {
+        return;
+    }
+    let output = with_empty_dev_net("$SKYHAUL link p1.down-270 -- true");
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains("/dev/net/tun") && message.contains("modprobe tun"), "{message}");
+    assert_eq!(message.lines().count(), 1, "{message}");
+}
+
+#[test]
+fn needs_namespaces_without_root_rights_a_user_namespace_does_or_the_message_says_why_not() {
+    if !possible(&["unshare", "setpriv", "ping"]) {
+        return;
+    }
+    let output = with_empty_dev_net(
+        "mknod -m 666 /dev/net/tun c 10 200 && exec setpriv --reuid 65534 --regid 65534 --clear-groups \
+         $SKYHAUL link lan.gigabit-20 -- ping -q -c 3 -i 0.2 10.77.0.2",
+    );
+    let (printed, message) = (text(&output.stdout), text(&output.stderr));
+    match output.status.code() {
+        Some(0) => assert!(printed.contains("3 received"), "{printed}\n{message}"),
+        Some(2) => assert!(message.contains("run as root") && message.lines().count() == 1, "{message}"),
+        other => panic!("status {other:?}\n{printed}\n{message}"),
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 enum Victim {
     Outermost,
