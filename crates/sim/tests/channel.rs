@@ -153,6 +153,29 @@ fn datagrams_later_than_the_duplicate_filter_reaches_are_repaired() {
 }
 
 #[test]
+fn a_second_without_acks_costs_few_needless_packets() {
+    let run_with = |blackout: Option<Duration>| {
+        let mut scenario = geo();
+        let outage = |outage| Change {
+            at: Duration::from_secs(5),
+            rate: None,
+            one_way: None,
+            loss: None,
+            outage: Some(outage),
+            every: None,
+        };
+        scenario.back.changes = blackout.map(outage).into_iter().collect();
+        let mut pair = run(&scenario, "rate", vec![Transfer::new(Dir::Forward, 128 * MIB)], seconds(90));
+        assert_intact(&mut pair);
+        (pair.counters(Dir::Forward).offered.packets as f64, pair.outcomes()[0].finished.unwrap())
+    };
+    let (calm_packets, calm_end) = run_with(None);
+    let (packets, end) = run_with(Some(Duration::from_secs(1)));
+    assert!(packets < calm_packets * 1.05, "{packets} packets instead of {calm_packets}");
+    assert!(end - calm_end < Duration::from_secs(3), "{end} instead of {calm_end}");
+}
+
+#[test]
 fn a_gigabit_over_800_ms_with_loss_is_used() {
     let mut scenario = geo();
     scenario.forward.rate = Rate::mbit(1000);
