@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use skyhaul_cc::units::Bytes;
 use skyhaul_live::netns::ensure_privileged;
-use skyhaul_live::testbed::lab::{Lab, Run};
+use skyhaul_live::testbed::lab::{Lab, On, Run};
 use skyhaul_live::testbed::row::Row;
 use skyhaul_live::testbed::scheme::{Kernel, Scheme};
 use skyhaul_live::testbed::workload::Job;
@@ -48,7 +48,16 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         let scheme: Scheme = name.parse().map_err(Failure::request)?;
         eprintln!("- {name}: {what} ...");
         let (bytes, seed) = (args.bytes, args.seed);
-        let run = Run { scenario: &scenario, scheme: &scheme, job: JOB, bytes, seed, repetition: 1, limit };
+        let run = Run {
+            on: On::Hosts,
+            scenario: &scenario,
+            scheme: &scheme,
+            job: JOB,
+            bytes,
+            seed,
+            repetition: 1,
+            limit,
+        };
         for row in one(&mut lab, &run)? {
             eprintln!("  {} Mbit/s, {}", mbit(row.goodput_bit_per_s), outcome(&row));
             results.push(row);
@@ -110,7 +119,7 @@ fn conclusion(rows: &[Row]) -> String {
         ours.scheme,
         span(ours.seconds),
         mbit(ours.goodput_bit_per_s),
-        ours.fraction_of_limit * 100.0
+        ours.fraction_of_limit.unwrap_or(0.0) * 100.0
     )
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use skyhaul_cc::units::{parse_duration, Bytes, ParseUnitError};
 use skyhaul_live::netns::ensure_privileged;
-use skyhaul_live::testbed::lab::{Lab, Run};
+use skyhaul_live::testbed::lab::{Lab, On, Run};
 use skyhaul_live::testbed::row::Row;
 use skyhaul_live::testbed::scheme::Scheme;
 use skyhaul_live::testbed::workload::Job;
@@ -30,7 +30,7 @@ use crate::screen::rows::{self, Format};
 pub struct Args {
     /// Scenario: an id of the catalogue or a path to a TOML file.
     scenario: String,
-    /// Testbed: programs on the kernel's network stack.
+    /// Testbed: real programs on the kernel's network stack, with or without the link.
     #[arg(long, value_enum, default_value_t = Testbed::Hosts)]
     on: Testbed,
     /// Schemes, separated by commas.
@@ -59,13 +59,18 @@ pub struct Args {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Testbed {
-    /// Client, terminal, gateway and server as network namespaces of this machine.
+    /// Client, terminal, gateway and server as network namespaces of this machine, with the emulated link.
     Hosts,
+    /// The same with a cable in place of the link: what the programs themselves cost.
+    Cable,
 }
 
 /// Carries the command out.
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
-    let Testbed::Hosts = args.on;
+    let on = match args.on {
+        Testbed::Hosts => On::Hosts,
+        Testbed::Cable => On::Cable,
+    };
     let scenario = Scenario::find(&args.scenario).map_err(Failure::request)?;
     let job = args.workload.unwrap_or_else(|| Job::from(scenario.workload.kind));
     let bytes = args.bytes.unwrap_or(scenario.workload.bytes);
@@ -80,7 +85,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     for repetition in 1..=args.repeat {
         let seed = args.seed.wrapping_add(u64::from(repetition) - 1);
         for scheme in &args.scheme {
-            let run = Run { scenario: &scenario, scheme, job, bytes, seed, repetition, limit };
+            let run = Run { on, scenario: &scenario, scheme, job, bytes, seed, repetition, limit };
             results.extend(one(&mut lab, &run)?);
         }
     }

@@ -98,7 +98,11 @@ fn title(rows: &[Row], scenario: &Scenario) -> String {
         "http-objects" | "iperf3" | "iperf3-download" => String::new(),
         _ => format!(" of {}", skyhaul_cc::units::Bytes(first.bytes)),
     };
-    format!("{}: {}; {}{size}; {seed}", scenario.id, scenario.title, first.workload)
+    let link = match first.on.as_str() {
+        "cable" => "a cable instead of the link".to_owned(),
+        _ => format!("{}: {}", scenario.id, scenario.title),
+    };
+    format!("{link}; {}{size}; {seed}", first.workload)
 }
 
 /// Rows that differ only in their repetition, in the order of their first.
@@ -162,7 +166,7 @@ fn cells(group: &[&Row]) -> Vec<String> {
         mbit(mean(group, goodput)),
         if group.len() > 1 { format!("{} to {}", mbit(least), mbit(most)) } else { String::new() },
         optional(group, |row| row.second_half_bit_per_s, mbit),
-        percent(mean(group, |row| row.fraction_of_limit)),
+        optional(group, |row| row.fraction_of_limit, percent),
         seconds(mean(group, |row| row.seconds)),
         optional(group, |row| row.first_byte_seconds, seconds),
         optional(group, |row| row.setup_seconds, seconds),
@@ -264,8 +268,8 @@ pub mod tests {
             complete: true,
             seconds: bytes as f64 * 8.0 / goodput,
             goodput_bit_per_s: goodput,
-            limit_bit_per_s: 130e6,
-            fraction_of_limit: goodput / 130e6,
+            limit_bit_per_s: Some(130e6),
+            fraction_of_limit: Some(goodput / 130e6),
             second_half_bit_per_s: None,
             extrapolated_seconds: None,
             integrity_ok: Some(true),

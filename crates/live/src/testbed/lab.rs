@@ -18,11 +18,33 @@ use super::servers::{find, Shop};
 use super::transfer::{Ending, Outcome};
 use super::workload::{FtpMode, Job};
 use super::{ftp, http, iperf, Ends, LabError, Progress, Watch};
-use crate::emulate::{Hosts, Report, SERVER};
+use crate::emulate::{Emulator, Hosts, Report, DEVICE, GATEWAY, SERVER, TERMINAL};
+use crate::netns::Namespace;
+
+/// What lies between terminal and gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum On {
+    /// The emulated link of the scenario.
+    Hosts,
+    /// A cable without delay, loss or rate: what the programs themselves cost.
+    Cable,
+}
+
+impl On {
+    /// As given to `--on` and in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            On::Hosts => "hosts",
+            On::Cable => "cable",
+        }
+    }
+}
 
 /// What to do in a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
+    /// The testbed.
+    pub on: On,
     /// The link.
     pub scenario: &'a Scenario,
     /// Who carries the bytes.
@@ -96,7 +118,13 @@ impl Lab {
         let dir = self.scratch.path().join("run");
         let _ = std::fs::remove_dir_all(&dir);
         let shop = Shop::new(&dir)?;
-        let link = hosts.link(run.scenario, run.seed)?;
+        let link = match run.on {
+            On::Hosts => Some(hosts.link(run.scenario, run.seed)?),
+            On::Cable => {
+                lay_cable(&hosts)?;
+                None
+            }
+        };
         let pair = match run.scheme {
             Scheme::Direct(_) => None,
             Scheme::Skyhaul(controller) => {
@@ -104,11 +132,13 @@ impl Lab {
             }
         };
         let ends = Ends { client: &hosts.client, server: &hosts.server, address: IpAddr::V4(SERVER.0) };
-        link.restart_clock();
+        if let Some(link) = &link {
+            link.restart_clock();
+        }
         let before = pair.as_ref().map(Pair::usage);
         let done = self.work(run, &ends, &shop, watch)?;
         let usage = pair.as_ref().zip(before).map(|(pair, before)| pair.usage().since(before));
-        let report = link.report();
+        let report = link.as_ref().map(Emulator::report).unwrap_or_default();
         let death = pair.and_then(Pair::end);
         watch(Progress::Checking);
         let intact = match &done {
@@ -198,6 +228,20 @@ fn set_up_tcp(hosts: &Hosts, scheme: &Scheme) -> Result<(), LabError> {
     Ok(())
 }
 
+/// Joins terminal and gateway as [`Hosts::link`] does, without a link in between.
+fn lay_cable(hosts: &Hosts) -> Result<(), LabError> {
+    let (terminal, gateway) = (&hosts.terminal, &hosts.gateway);
+    Namespace::veth(terminal, DEVICE, gateway, DEVICE)?;
+    for (host, own, peer, beyond) in [(terminal, TERMINAL, GATEWAY, 2), (gateway, GATEWAY, TERMINAL, 1)] {
+        host.ip(&format!("link set {DEVICE} up"))?;
+        host.ip(&format!("address add {}/30 dev {DEVICE}", own.0))?;
+        host.ip(&format!("-6 address add {}/64 nodad dev {DEVICE}", own.1))?;
+        host.ip(&format!("route add 10.77.{beyond}.0/24 via {}", peer.0))?;
+        host.ip(&format!("-6 route add fd77:{beyond}::/64 via {}", peer.1))?;
+    }
+    Ok(())
+}
+
 /// The columns that do not depend on the workload's result; the others hold zero or nothing.
 fn frame(run: &Run<'_>, report: &Report, usage: Option<PairUsage>) -> Row {
     let way = match run.job.data() {
@@ -209,7 +253,7 @@ fn frame(run: &Run<'_>, report: &Report, usage: Option<PairUsage>) -> Row {
     let (published, relation) = published(run);
     Row {
         scenario: run.scenario.id.clone(),
-        on: ON.to_owned(),
+        on: run.on.name().to_owned(),
         scheme: run.scheme.to_string(),
         workload: run.job.name().to_owned(),
         algorithm: run.scheme.algorithm().to_owned(),
@@ -219,8 +263,8 @@ fn frame(run: &Run<'_>, report: &Report, usage: Option<PairUsage>) -> Row {
         complete: false,
         seconds: 0.0,
         goodput_bit_per_s: 0.0,
-        limit_bit_per_s: 0.0,
-        fraction_of_limit: 0.0,
+        limit_bit_per_s: None,
+        fraction_of_limit: None,
         second_half_bit_per_s: None,
         extrapolated_seconds: None,
         integrity_ok: None,
@@ -247,7 +291,7 @@ fn frame(run: &Run<'_>, report: &Report, usage: Option<PairUsage>) -> Row {
 
 /// The first rate that was printed about the scenario, if this is the scenario's own workload.
 fn published(run: &Run<'_>) -> (Option<f64>, Option<String>) {
-    if run.job != Job::from(run.scenario.workload.kind) {
+    if run.on != On::Hosts || run.job != Job::from(run.scenario.workload.kind) {
         return (None, None);
     }
     let rate = run.scenario.published.iter().find_map(|published| match published.figure {
@@ -289,7 +333,7 @@ fn file_row(run: &Run<'_>, frame: &Row, outcome: &Outcome, intact: Option<bool>)
     if let Ending::Failed(reason) = &outcome.ending {
         row.error.get_or_insert_with(|| reason.clone());
     }
-    row.measure(time, limit(run, run.bytes));
+    row.measure(time, link_limit(run, limit(run, run.bytes)));
     row.second_half_bit_per_s = outcome.second_half.map(Rate::as_f64);
     if outcome.ending == Ending::Stopped {
         let mean = Rate::from_f64(row.goodput_bit_per_s);
@@ -310,7 +354,8 @@ fn stream_row(run: &Run<'_>, frame: &Row, stream: Stream) -> Row {
     };
     row.error = row.error.or(stream.error);
     // There is no last byte to wait for: what counts is the payload rate.
-    row.measure(stream.time, run.scenario.payload_limit(run.job.data(), run.scheme.payload_of_1500()));
+    let limit = run.scenario.payload_limit(run.job.data(), run.scheme.payload_of_1500());
+    row.measure(stream.time, link_limit(run, limit));
     row
 }
 
@@ -329,14 +374,16 @@ fn object_row(run: &Run<'_>, frame: &Row, object: Object) -> Row {
     // The request must cross the link, too.
     let request = run.scenario.direction(run.job.data().opposite()).one_way;
     let answer = limit(run, object.bytes).time_for(object.bytes);
-    row.measure(object.total, object.bytes.per(request.saturating_add(answer)));
+    row.measure(object.total, link_limit(run, object.bytes.per(request.saturating_add(answer))));
     row
+}
+
+/// The limit, if there is a link that sets one.
+fn link_limit(run: &Run<'_>, limit: Rate) -> Option<Rate> {
+    (run.on == On::Hosts).then_some(limit)
 }
 
 /// The greatest goodput of a file of this size.
 fn limit(run: &Run<'_>, bytes: Bytes) -> Rate {
     run.scenario.limit_of(run.job.data(), bytes, run.scheme.payload_of_1500())
 }
-
-/// The only testbed here: programs on the kernel's network stack.
-const ON: &str = "hosts";

@@ -9,7 +9,8 @@ use skyhaul_cc::units::{Bytes, Duration, Rate};
 pub struct Row {
     /// Id of the scenario.
     pub scenario: String,
-    /// The testbed: "hosts" for programs on the kernel's network stack.
+    /// The testbed: "hosts" for programs on the kernel's network stack and the emulated link, "cable" for the same
+    /// without the link.
     pub on: String,
     /// As given to `--scheme`.
     pub scheme: String,
@@ -30,9 +31,10 @@ pub struct Row {
     /// `received_bytes` over `seconds`.
     pub goodput_bit_per_s: f64,
     /// What the link could do at most for this size: bytes / (travel time + bytes at the payload rate after loss).
-    pub limit_bit_per_s: f64,
+    /// None without a link.
+    pub limit_bit_per_s: Option<f64>,
     /// `goodput_bit_per_s` over `limit_bit_per_s`.
-    pub fraction_of_limit: f64,
+    pub fraction_of_limit: Option<f64>,
     /// Goodput in the second half of `seconds`, when start-up is over; none for short transfers.
     pub second_half_bit_per_s: Option<f64>,
     /// How long the whole file would have taken if the rest had come at the rate of the second half (of all the time,
@@ -81,15 +83,16 @@ pub struct Row {
 
 impl Row {
     /// Fills in what follows from the time and the limit.
-    pub(super) fn measure(&mut self, time: Duration, limit: Rate) {
+    pub(super) fn measure(&mut self, time: Duration, limit: Option<Rate>) {
         let goodput = match time {
             Duration::ZERO => Rate::ZERO,
             time => Bytes(self.received_bytes).per(time),
         };
         self.seconds = time.as_secs_f64();
         self.goodput_bit_per_s = goodput.as_f64();
-        self.limit_bit_per_s = limit.as_f64();
-        self.fraction_of_limit = if limit > Rate::ZERO { goodput.as_f64() / limit.as_f64() } else { 0.0 };
+        self.limit_bit_per_s = limit.map(Rate::as_f64);
+        self.fraction_of_limit =
+            limit.filter(|limit| *limit > Rate::ZERO).map(|limit| goodput.as_f64() / limit.as_f64());
         let cpu = self.terminal_cpu_seconds.zip(self.gateway_cpu_seconds);
         self.cpu_seconds_per_gb = cpu
             .filter(|_| self.received_bytes > 0)
