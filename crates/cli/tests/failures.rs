@@ -167,6 +167,12 @@ fn needs_namespaces_killing_either_end_resets_open_connections_and_leaves_nothin
             assert!(survivor.end(Signal::SIGTERM), "the other end carries on");
         }
     }
+    let left = std::fs::read_dir(site.folder.path()).expect("the home of both").filter_map(Result::ok);
+    let strange: Vec<_> = left
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .filter(|name| ![".toml", ".key", ".log"].iter().any(|known| name.ends_with(known)))
+        .collect();
+    assert!(strange.is_empty(), "left behind in the home directory: {strange:?}");
     // After all that a fresh pair works.
     let (_terminal, _gateway) = site.both();
     let (address, answer) = shouter(&site.hosts.server, "10.77.2.2".parse().expect("an address"));

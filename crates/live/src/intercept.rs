@@ -118,6 +118,8 @@ fn guard(mark: u32, lock: &UnixListener) -> io::Result<Child> {
     let lock = lock.try_clone()?;
     let mut command = Command::new("sh");
     command.args(["-c", &script]).process_group(0);
+    // nft keeps a history of what it was told in the home directory, which is none of the operator's.
+    command.env("HOME", "/dev/null");
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     // SAFETY: the closure makes one system call on a descriptor that it owns, and neither allocates nor locks.
     unsafe {

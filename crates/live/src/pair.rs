@@ -259,6 +259,21 @@ mod tests {
         }
     }
 
+    #[test]
+    fn the_operators_guide_explains_every_key_of_both_files() {
+        let guide = include_str!("../../../docs/operator.md");
+        let key = keys::generate().unwrap().public();
+        for text in [full().terminal_config(key), full().gateway_config(key)] {
+            for line in text.lines().map(|line| line.trim_start_matches('#')) {
+                let Some((name, _)) = line.split_once(" = ").filter(|(name, _)| !name.contains(' ')) else {
+                    continue;
+                };
+                let explained = guide.contains(&format!("`{name}`")) || guide.contains(&format!(".{name}`"));
+                assert!(explained, "docs/operator.md does not explain {name}");
+            }
+        }
+    }
+
     fn in_commented_section(lines: &[&str], index: usize) -> bool {
         lines[..index].iter().rev().take_while(|line| !line.is_empty()).any(|line| line.starts_with("#["))
     }

@@ -229,6 +229,26 @@ fn needs_namespaces_an_old_connection_survives_the_start_and_the_end_of_intercep
 }
 
 #[test]
+fn needs_namespaces_what_a_killed_predecessor_left_behind_is_cleaned_up() {
+    if !privileged() {
+        return;
+    }
+    let hosts = hosts();
+    let before = left_behind(&hosts.proxy);
+    // Its guard died with it, so the routes stay.
+    for family in ["-4", "-6"] {
+        hosts.proxy.ip(&format!("{family} route add local default dev lo table 21320")).unwrap();
+        hosts.proxy.ip(&format!("{family} rule add pref 21320 fwmark 21320 lookup 21320")).unwrap();
+    }
+    with_proxy(&hosts, &config(""), || {
+        let (address, answer) = serve_once(&hosts.server, "10.77.2.2:0");
+        assert_eq!(ask(&hosts.client, address).1, "HELLO");
+        answer.join().unwrap();
+    });
+    assert_eq!(left_behind(&hosts.proxy), before);
+}
+
+#[test]
 fn needs_namespaces_a_second_interception_with_the_same_mark_is_refused() {
     if !privileged() {
         return;

@@ -124,7 +124,7 @@ impl Process {
         let log = folder.join(format!("{role}.log"));
         let errors = File::create(&log).expect("a log file");
         let mut command = host.command(env!("CARGO_BIN_EXE_skyhaul"));
-        command.args([role, "--config"]).arg(config).env_remove("SKYHAUL_LOG");
+        command.args([role, "--config"]).arg(config).env_remove("SKYHAUL_LOG").env("HOME", folder);
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors).spawn();
         Process { child: child.expect("the binary under test starts"), log }
     }

@@ -84,8 +84,8 @@ impl<'t> File<'t> {
                 line,
                 key: String::new(),
                 found: match line.and_then(|line| self.text.lines().nth(line - 1)) {
-                    Some(text) => format!("`{}` ({})", text.trim(), error.message()),
-                    None => error.message().to_owned(),
+                    Some(text) => format!("`{}` ({})", short(text.trim()), short(error.message())),
+                    None => short(error.message()),
                 },
                 expected: "TOML: [section] lines and key = value lines".to_owned(),
             }
@@ -212,7 +212,7 @@ impl<'f, 't> Section<'f, 't> {
             return Ok(());
         };
         let expected = format!("one of the keys {}", self.known.join(", "));
-        let full = format!("{}{}", self.prefix, key.get_ref());
+        let full = format!("{}{}", self.prefix, short(key.get_ref()));
         Err(self.file.error(&key.span(), &full, "an unknown key".to_owned(), &expected))
     }
 }
@@ -317,7 +317,7 @@ impl<'f, 't> Entry<'f, 't> {
 
 fn shown(value: &DeValue<'_>) -> String {
     match value {
-        DeValue::String(text) => format!("\"{text}\""),
+        DeValue::String(text) => format!("\"{}\"", short(text)),
         DeValue::Integer(number) => number.to_string(),
         DeValue::Float(number) => number.to_string(),
         DeValue::Boolean(value) => value.to_string(),
@@ -326,3 +326,16 @@ fn shown(value: &DeValue<'_>) -> String {
         DeValue::Table(_) => "a section".to_owned(),
     }
 }
+
+/// On one line and not too long, whatever the file holds.
+fn short(text: &str) -> String {
+    let mut chars = text.chars().flat_map(char::escape_debug);
+    let start: String = chars.by_ref().take(LONGEST_QUOTE).collect();
+    if chars.next().is_some() {
+        start + "..."
+    } else {
+        start
+    }
+}
+
+const LONGEST_QUOTE: usize = 80;

@@ -157,6 +157,21 @@ fn mistakes_name_file_line_key_found_and_expected() {
 }
 
 #[test]
+fn a_message_stays_on_one_line_whatever_the_file_holds() {
+    let long = "x".repeat(1000);
+    for line in [
+        "[link]\ncontroller = \"\"\"a\nb\"\"\"".to_owned(),
+        "[link]\n\"a\\nb\" = 1".to_owned(),
+        format!("[link]\ncontroller = \"{long}\""),
+        format!("[link]\n{long}"),
+        format!("[link]\n{long} = 1"),
+    ] {
+        let error = complaint(&line);
+        assert!(!error.contains('\n') && error.len() < 400, "{error}");
+    }
+}
+
+#[test]
 fn a_gateway_needs_peers_that_differ() {
     let text = "[channel]\nlisten = \"0.0.0.0:4433\"\n[keys]\nsecret_file = \"g.key\"\n";
     let error = Config::parse(text, Path::new("g.toml"), Role::Gateway).unwrap_err().to_string();
@@ -199,8 +214,11 @@ fn a_terminals_file_does_not_do_for_a_gateway() {
 
 proptest! {
     #[test]
-    fn no_text_makes_the_reader_panic(text in "[\\[\\]a-z_=\"0-9. \n#{},]{0,200}") {
-        let _ = terminal(&text);
-        let _ = gateway(&text);
+    fn any_text_is_read_or_refused_in_one_line(text in "[\\[\\]a-z_=\"0-9. \n#{},]{0,200}") {
+        for outcome in [terminal(&text), gateway(&text)] {
+            if let Err(error) = outcome {
+                prop_assert!(!error.to_string().contains('\n'), "{:?}", error);
+            }
+        }
     }
 }
