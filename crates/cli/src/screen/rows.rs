@@ -239,7 +239,7 @@ fn notes(rows: &[Row]) -> Vec<String> {
         }
         if let Some(reason) = &row.invalid_reason {
             notes.push(format!(
-                "{name} is invalid, twice: {reason}. Close other programs and run it again, or use a slower link"
+                "{name} is invalid, twice: {reason}. Run it again as root, with other programs closed, or on a slower link"
             ));
         }
     }

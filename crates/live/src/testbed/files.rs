@@ -16,7 +16,7 @@ use super::LabError;
 
 /// A folder for one command of the lab, in memory if there is room, so that no disk takes part in a measurement.
 ///
-/// The memory is a tmpfs mounted over [`IN_MEMORY`] in a mount namespace of this process and its children: nobody
+/// The memory is a tmpfs mounted over /dev/shm in a mount namespace of this process and its children: nobody
 /// else sees it, and the kernel frees it when the last of them ends, however that happens.
 #[derive(Debug)]
 pub struct Scratch {

@@ -101,9 +101,18 @@ impl Transfer<'_> {
                 // What the network still holds may take a moment longer than a client that has handed all over.
                 if !status.success() || now - when > SETTLE {
                     report.listen_to_the_end();
-                    let reason = report.complaint.clone().unwrap_or_else(|| {
-                        format!("the client ended ({status}) with {size} of {} bytes received", self.total.0)
-                    });
+                    let reason = match &report.complaint {
+                        Some(complaint) => complaint.clone(),
+                        None if status.success() && report.opened.is_none() => {
+                            "no line of curl's report shows the data connection; this version of curl is not \
+                             understood"
+                                .to_owned()
+                        }
+                        None => format!(
+                            "the client ended ({status}) with {size} of {} bytes received",
+                            self.total.0
+                        ),
+                    };
                     break (Ending::Failed(reason), now, Bytes(size));
                 }
             }
