@@ -169,10 +169,16 @@ fn needs_namespaces_skyhaul_carries_files_both_ways_and_says_what_it_costs() {
 #[test]
 fn needs_namespaces_a_cable_has_no_limit_and_loses_nothing() {
     let Some(link) = Link::new() else { return };
-    let Some(rows) = link.rows("direct:cubic,skyhaul:bbr", "http-download", &["--on", "cable"]) else { return };
+    let Some(rows) = link.rows("direct:cubic,skyhaul:bbr", "http-download", &["--on", "cable"]) else {
+        return;
+    };
     for row in rows {
         assert_eq!((&row["on"], &row["integrity_ok"]), (&"cable".into(), &true.into()), "{row:#?}");
-        assert_eq!((&row["limit_bit_per_s"], &row["link_lost_packets"]), (&Value::Null, &0.into()), "{row:#?}");
+        assert_eq!(
+            (&row["limit_bit_per_s"], &row["link_lost_packets"]),
+            (&Value::Null, &0.into()),
+            "{row:#?}"
+        );
     }
 }
 

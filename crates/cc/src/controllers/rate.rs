@@ -15,8 +15,9 @@
 //!                                 then one round at L to see
 //! RTT did not fall, all carried   the path became longer: D = RTT, L as before
 //! loss > p + 5 % for 2 rounds     L = carried; if the loss stays the same p = loss, L as before
-//! L below the given rate          after 4 quiet rounds L *= 1.025; no queue: 1.05, 1.1, then 1.2;
+//! L below the given rate          after 4 quiet rounds L *= 1.025; no queue: 1.05, 1.1, … 2;
 //!                                 a queue: back to the last good L, and twice as many quiet rounds
+//! no ACK for max(D/4, 120 ms)     packets sent until then are not judged
 //! timeout                         half the window until a packet sent later is acknowledged
 //! ```
 //!
@@ -79,9 +80,15 @@ const QUIET_ROUNDS: u32 = 4;
 const QUIET_ROUNDS_MOST: u32 = 32;
 /// First and greatest raise.
 const STEP_FIRST: f64 = 0.025;
-const STEP_MOST: f64 = 0.2;
+const STEP_MOST: f64 = 1.0;
 /// A raise has failed when it brought this part of the queue that counts.
 const RAISE_FAILED: u32 = 3;
+/// Shorter rounds are judged together: a host that was busy elsewhere for a moment is no queue.
+const LEAST_ROUND: Duration = Duration::from_millis(100);
+/// Without an acknowledgment for this long (and for a quarter of D, and for this many packets at L) the
+/// path was interrupted: what was sent before the silence ended tells nothing about a rate.
+const SILENCE: Duration = Duration::from_millis(120);
+const SILENCE_SEGMENTS: u64 = 8;
 /// L never falls below this share of the given rate.
 const LEAST_SHARE: f64 = 1.0 / 256.0;
 
@@ -106,6 +113,9 @@ pub struct GivenRate {
     raise: Option<Raise>,
     /// A timeout happened then; half the window until a later packet is acknowledged.
     halved_at: Option<Time>,
+    last_ack: Option<Time>,
+    /// Packets sent until then met an interruption of the path.
+    interrupted_until: Option<Time>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -193,6 +203,8 @@ impl GivenRate {
             step: STEP_FIRST,
             raise: None,
             halved_at: None,
+            last_ack: None,
+            interrupted_until: None,
         }
     }
 
@@ -218,6 +230,22 @@ impl GivenRate {
 
     fn threshold(base: Duration) -> Duration {
         (base / QUEUE_SHARE).max(QUEUE_LEAST)
+    }
+
+    /// Notices that the path was silent although it had something to say.
+    fn hear_silence(&mut self, now: Time) {
+        let longest = SILENCE
+            .max(self.base.unwrap_or(self.initial_rtt) / 4)
+            .max(self.limit.time_for(self.mss * SILENCE_SEGMENTS));
+        if self.last_ack.is_some_and(|last| now.since(last) > longest) {
+            self.interrupted_until = Some(now);
+            self.round = Round::default();
+        }
+        self.last_ack = Some(now);
+    }
+
+    fn was_interrupted(&self, sent_at: Time) -> bool {
+        self.interrupted_until.is_some_and(|until| sent_at <= until)
     }
 
     /// Ends a round and begins the next one.
@@ -436,6 +464,7 @@ impl Controller for GivenRate {
             self.halved_at = None;
         }
         self.end_drain(ack.now);
+        self.hear_silence(ack.now);
         if let Phase::Drain(drain) | Phase::Settle(drain) = &mut self.phase {
             drain.hear(ack.sent_at, ack.rtt.latest);
         }
@@ -444,16 +473,21 @@ impl Controller for GivenRate {
         self.round.app_limited |= ack.app_limited;
         let least = self.round.least_rtt.map_or(ack.rtt.latest, |rtt| rtt.min(ack.rtt.latest));
         self.round.least_rtt = Some(least);
-        if ack.round_start {
+        let long_enough = self.round.began.is_none_or(|began| ack.now.since(began) >= LEAST_ROUND);
+        if ack.round_start && long_enough {
             if let Some(finding) = self.close_round(ack) {
-                self.judge(&finding);
+                if !self.was_interrupted(finding.first_sent) {
+                    self.judge(&finding);
+                }
             }
             self.round.first_sent = ack.sent_at;
         }
     }
 
     fn on_loss(&mut self, loss: &Loss) {
-        self.round.lost += loss.lost;
+        if !self.was_interrupted(loss.sent_at) {
+            self.round.lost += loss.lost;
+        }
         if loss.signal == Signal::Timeout {
             self.halved_at = Some(loss.now);
             // A round with a silence in it measures the silence.

@@ -140,6 +140,10 @@ pub struct Driver {
     timer: Timer,
     departures: icmp::Departures,
     client: Option<Client>,
+    /// When datagrams were last read.
+    last_read: Time,
+    /// Do not look for datagrams before then: more will have come.
+    read_again: Option<Time>,
 }
 
 /// The end that connects.
@@ -158,6 +162,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 const HANDSHAKE_TIME: Duration = Duration::from_secs(20);
 /// Datagram batches read before flows get their turn.
 const READS_PER_TURN: usize = 8;
+/// While datagrams come faster than this, they are read in bunches of this length: a wake-up for each
+/// of 12,500 packets per second costs more than all the cryptography. Half of it is the mean price in
+/// delay, 0.04 % of a satellite's round trip.
+const BUNCH: Duration = Duration::from_micros(400);
 
 impl Driver {
     /// Opens the socket. `names` are what to call peers in the log.
@@ -198,7 +206,16 @@ impl Driver {
         });
         let timer = Timer::new().map_err(StartError::System)?;
         let handle = TunnelHandle(shared.clone());
-        Ok((Driver { shared, socket, timer, departures: icmp::Departures::default(), client }, handle))
+        let driver = Driver {
+            shared,
+            socket,
+            timer,
+            departures: icmp::Departures::default(),
+            client,
+            last_read: Time::ZERO,
+            read_again: None,
+        };
+        Ok((driver, handle))
     }
 
     /// Where the socket is bound.
@@ -235,12 +252,15 @@ impl Driver {
             }
             self.set_timer()?;
             tokio::select! {
-                ready = self.socket.ready(!writable) => {
+                ready = self.socket.ready(!writable), if self.read_again.is_none() || !writable => {
                     ready?;
                     self.receive()?;
                 }
                 fired = self.timer.fired() => {
                     fired?;
+                    if self.read_again.is_some_and(|at| at <= shared.now()) {
+                        self.receive()?;
+                    }
                     shared.tunnel.borrow_mut().handle_timeout(shared.now());
                 }
                 () = shared.work.notified() => {}
@@ -254,7 +274,7 @@ impl Driver {
     fn set_timer(&mut self) -> io::Result<()> {
         let tunnel = self.shared.tunnel.borrow_mut().poll_timeout();
         let client = self.client.as_ref().filter(|client| !client.is_up).map(|client| client.next);
-        let at = [tunnel, client].into_iter().flatten().min();
+        let at = [tunnel, client, self.read_again].into_iter().flatten().min();
         self.timer.set(at, self.shared.now())
     }
 
@@ -292,6 +312,8 @@ impl Driver {
 
     fn receive(&mut self) -> io::Result<()> {
         let shared = &self.shared;
+        let began = shared.now();
+        let (mut read, mut drained) = (false, false);
         for _ in 0..READS_PER_TURN {
             let now = shared.now();
             let mut tunnel = shared.tunnel.borrow_mut();
@@ -301,8 +323,14 @@ impl Driver {
                 tunnel.handle_datagram(now, datagram.from, datagram.to, datagram.ecn, datagram.bytes);
             })?;
             if !any {
+                drained = true;
                 break;
             }
+            read = true;
+        }
+        self.read_again = (read && drained && began - self.last_read < BUNCH * 2).then(|| began + BUNCH);
+        if read {
+            self.last_read = began;
         }
         let now = shared.now();
         for gone in self.socket.unreachable() {

@@ -2,11 +2,13 @@
 
 use skyhaul_cc::{Bytes, Duration, Rate, Time};
 
-/// Depth of the bucket in time: what may leave at once after the host woke up late. A host's timers are
-/// good to well under a millisecond; 2 ms at 150 Mbit/s are 37 kB, less than 1 % of a GEO queue.
-const DEPTH: Duration = Duration::from_millis(2);
-/// Wait until this much may leave together, so that one system call sends several datagrams.
-const QUANTUM: Duration = Duration::from_micros(500);
+/// Depth of the bucket in time: what may leave at once after the host woke up late. What does not fit
+/// is lost rate, and a busy host is late by milliseconds; 4 ms at 150 Mbit/s are 75 kB, 1.5 % of a GEO
+/// queue.
+const DEPTH: Duration = Duration::from_millis(4);
+/// Once the bucket is empty, wait until this much may leave together, so that one system call sends
+/// several datagrams: twelve at 150 Mbit/s.
+const QUANTUM: Duration = Duration::from_millis(1);
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pacer {
@@ -17,6 +19,8 @@ pub(crate) struct Pacer {
     /// that were not asked about (ACKs, probes).
     tokens: i128,
     refilled: Time,
+    /// The bucket ran empty and has not gathered a quantum since.
+    gathering: bool,
 }
 
 const NANO: i128 = 1_000_000_000;
@@ -27,7 +31,13 @@ fn nanobits(bytes: Bytes) -> i128 {
 
 impl Pacer {
     pub(crate) fn new(datagram: Bytes) -> Self {
-        Pacer { rate: Rate::MAX, datagram, tokens: nanobits(datagram), refilled: Time::ZERO }
+        Pacer {
+            rate: Rate::MAX,
+            datagram,
+            tokens: nanobits(datagram),
+            refilled: Time::ZERO,
+            gathering: false,
+        }
     }
 
     /// Sets the rate; tokens gathered so far stay.
@@ -55,13 +65,18 @@ impl Pacer {
     /// May a datagram leave now?
     pub(crate) fn ready(&mut self, now: Time) -> bool {
         self.refill(now);
-        self.tokens >= nanobits(self.datagram)
+        let enough = if self.gathering { self.batch() } else { nanobits(self.datagram) };
+        self.gathering = self.tokens < enough;
+        !self.gathering
+    }
+
+    fn batch(&self) -> i128 {
+        self.gain(QUANTUM).max(nanobits(self.datagram)).min(self.depth())
     }
 
     /// When the next batch may leave.
     pub(crate) fn next(&self) -> Time {
-        let batch = self.gain(QUANTUM).max(nanobits(self.datagram)).min(self.depth());
-        let missing = batch.saturating_sub(self.tokens).max(0);
+        let missing = self.batch().saturating_sub(self.tokens).max(0);
         let rate = i128::from(self.rate.as_bit());
         let nanos = u64::try_from((missing + rate - 1) / rate).unwrap_or(u64::MAX);
         self.refilled + Duration::from_nanos(nanos)
