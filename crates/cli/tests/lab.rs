@@ -203,21 +203,34 @@ fn needs_namespaces_repetitions_have_seeds_of_their_own() {
     assert_eq!(seeds, [7, 8]);
 }
 
-#[test]
-fn needs_namespaces_a_client_that_fails_is_a_row_with_the_reason_and_exit_status_1() {
+/// What comes out with this shell script as curl, for a file of 1 kB; `None`, with a message, if a program is missing.
+fn with_false_curl(script: &str) -> Option<(Value, Option<i32>)> {
     use std::os::unix::fs::PermissionsExt;
-    let Some(link) = Link::new() else { return };
-    if Link::rows(&link, "direct:cubic", "http-download", &["--bytes", "1kB"]).is_none() {
-        return;
-    }
+    let link = Link::new()?;
+    link.rows("direct:cubic", "http-download", &["--bytes", "1kB"])?;
     let curl = link.dir.path().join("curl");
-    std::fs::write(&curl, "#!/bin/sh\necho 'curl: (7) no luck today' >&2\nexit 7\n").unwrap();
+    std::fs::write(&curl, format!("#!/bin/sh\n{script}\n")).unwrap();
     std::fs::set_permissions(&curl, std::fs::Permissions::from_mode(0o755)).unwrap();
     let path = format!("{}:{}", link.dir.path().display(), std::env::var("PATH").unwrap());
-    let output = link.command("direct:cubic", "http-download").env("PATH", path).output().unwrap();
+    let mut command = link.command("direct:cubic", "http-download");
+    let output = command.args(["--bytes", "1kB"]).env("PATH", path).output().unwrap();
     let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(rows[0]["error"], "curl: (7) no luck today");
-    assert_eq!(output.status.code(), Some(1));
+    Some((rows[0].clone(), output.status.code()))
+}
+
+#[test]
+fn needs_namespaces_a_client_that_fails_is_a_row_with_the_reason_and_exit_status_1() {
+    let Some((row, status)) = with_false_curl("echo 'curl: (7) no luck today' >&2; exit 7") else { return };
+    assert_eq!(row["error"], "curl: (7) no luck today");
+    assert_eq!(status, Some(1));
+}
+
+#[test]
+fn needs_namespaces_a_file_that_arrives_altered_is_found_out() {
+    let script = "while [ \"$1\" != --output ]; do shift; done; echo '*   Trying 10.77.2.2:80...' >&2; head -c 1000 /dev/zero > \"$2\"";
+    let Some((row, status)) = with_false_curl(script) else { return };
+    assert_eq!((&row["complete"], &row["integrity_ok"]), (&true.into(), &false.into()), "{row:#?}");
+    assert_eq!(status, Some(1));
 }
 
 /// The command must refuse before it needs any rights.
