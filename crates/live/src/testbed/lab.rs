@@ -88,7 +88,7 @@ impl Lab {
             Job::FtpUpload | Job::FtpDownload | Job::FtpUploadActive | Job::FtpDownloadActive => {
                 &[("curl", "curl"), ("vsftpd", "vsftpd")]
             }
-            Job::HttpDownload | Job::HttpObjects => &[("curl", "curl"), ("nginx", "nginx-light")],
+            Job::HttpDownload | Job::HttpObjects => &[("curl", "curl"), ("nginx", "nginx")],
             Job::Iperf3 | Job::Iperf3Download => &[("iperf3", "iperf3")],
         };
         needed.iter().try_for_each(|(program, package)| find(program, package).map(drop))

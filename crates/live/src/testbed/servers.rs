@@ -74,7 +74,7 @@ impl Server {
     /// # Errors
     /// When nginx is missing or does not start to listen.
     pub fn nginx(host: &Namespace, address: SocketAddr, shop: &Shop) -> Result<Server, LabError> {
-        let program = find("nginx", "nginx-light")?;
+        let program = find("nginx", "nginx")?;
         let config = shop.write("nginx.conf", &nginx_config(address, shop))?;
         let report = shop.private.join("nginx.log");
         let mut command = host.command(&program.to_string_lossy());
