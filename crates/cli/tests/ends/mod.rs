@@ -59,8 +59,13 @@ const LINK: &str =
 
 impl Site {
     pub fn new() -> Site {
+        Site::on(LINK)
+    }
+
+    /// The same on another link.
+    pub fn on(link: &str) -> Site {
         let hosts = Hosts::new().expect("root may make namespaces");
-        let scenario = Scenario::parse(LINK, "test.fast").expect("the scenario is correct");
+        let scenario = Scenario::parse(link, "test link").expect("the scenario is correct");
         let link = hosts.link(&scenario, 1).expect("root may make a TUN device");
         for host in [&hosts.terminal, &hosts.gateway] {
             host.sysctl("net.ipv4.ip_forward", "0").expect("root may");
@@ -139,6 +144,14 @@ impl Process {
             || self.said().contains(text).then(|| self.said()),
             || format!("\"{text}\" in\n{}", self.said()),
         )
+    }
+
+    /// The most memory the process has used so far, in bytes.
+    pub fn peak_memory(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it runs");
+        let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("proc(5) has it");
+        let kilobytes: u64 = line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number");
+        kilobytes * 1024
     }
 
     pub fn send(&self, signal: Signal) {

@@ -45,6 +45,9 @@ pub struct Tuning {
     pub ack_delay: Duration,
     /// Ping after this much silence, so that a dead path is noticed and NAT bindings live.
     pub keep_alive: Duration,
+    /// Give the other end up after this much silence: longer than any outage worth surviving. A peer
+    /// that stops is noticed sooner, by its own word or by ICMP.
+    pub give_up: Duration,
     /// Flows that may be open at once in each direction.
     pub flows: u32,
 }
@@ -58,6 +61,7 @@ impl Default for Tuning {
             ack_every: 40,
             ack_delay: Duration::from_millis(25),
             keep_alive: Duration::from_secs(2),
+            give_up: Duration::from_secs(600),
             flows: 4096,
         }
     }
@@ -98,8 +102,7 @@ pub(crate) fn prepare(tuning: &Tuning, v6: bool) -> Prepared {
     transport
         .max_concurrent_bidi_streams(tuning.flows.into())
         .max_concurrent_uni_streams(1u32.into())
-        // Outages of minutes are survived; a dead peer is noticed by other means.
-        .max_idle_timeout(None)
+        .max_idle_timeout(tuning.give_up.try_into().ok())
         .keep_alive_interval(Some(tuning.keep_alive))
         // Everything is drained at once; who may send how much is ours to say (crate::credit).
         .stream_receive_window(VarInt::MAX)
