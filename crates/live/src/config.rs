@@ -233,7 +233,7 @@ pub const DEFAULT_RTT: Duration = Duration::from_millis(600);
 /// Ethernet.
 pub const DEFAULT_MTU: Bytes = Bytes(1500);
 /// Holds several windows of a 150 Mbit/s link at 540 ms (10 MB each).
-pub const DEFAULT_MEMORY: Bytes = Bytes::mib(128);
+pub const DEFAULT_MEMORY: Bytes = Bytes::mib(96);
 /// Connections of a few hundred hosts.
 pub const DEFAULT_FLOWS: usize = 4096;
 /// Four SYNs at 0, 1, 3 and 7 s have a chance to be answered.
