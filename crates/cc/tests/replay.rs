@@ -15,7 +15,7 @@ use std::path::PathBuf;
 
 fn setup(name: &str) -> Setup {
     Setup {
-        initial_ssthresh: matches!(name, "newreno" | "hybla").then_some(MSS * 45),
+        initial_ssthresh: matches!(name, "newreno" | "hybla" | "veno").then_some(MSS * 45),
         link_rate: Some(path(name).rate),
         ..Setup::new(MSS)
     }
@@ -35,7 +35,7 @@ fn path(name: &str) -> Path {
     };
     let loss = match name {
         "cubic" => 0.0,
-        "newreno" | "hybla" => 0.002,
+        "newreno" | "hybla" | "veno" => 0.002,
         _ => 0.012,
     };
     Path { loss, queue: rate.bdp(rtt), per_ack: 10, seed: 7, ..Path::new(rate, rtt) }
@@ -168,6 +168,25 @@ fn hybla_on_tape_grows_by_rho_squared_per_round() {
     let mean = growth.iter().sum::<f64>() / growth.len() as f64;
     // rho = 100 / 25 = 4.
     assert!((mean / 16.0 - 1.0).abs() < 0.15, "{mean} of {growth:?}");
+}
+
+#[test]
+fn veno_on_tape_keeps_four_fifths_unless_three_segments_wait() {
+    let steps = replayed("veno");
+    let mut kept = Vec::new();
+    for pair in steps.windows(2) {
+        if let Event::Loss(loss) = pair[1].0 {
+            if loss.new_episode && loss.signal == Signal::Gap {
+                let before = segments(pair[0].1.cwnd);
+                let waiting = before * (1.0 - loss.rtt.min.as_secs_f64() / loss.rtt.latest.as_secs_f64());
+                let expected = if waiting < 3.0 { 0.8 } else { 0.5 };
+                let share = segments(pair[1].1.cwnd) / before;
+                assert!((share - expected).abs() < 0.01, "{}: {share}, {waiting} waiting", loss.now);
+                kept.push(expected);
+            }
+        }
+    }
+    assert!(kept.contains(&0.8), "{kept:?}");
 }
 
 #[test]

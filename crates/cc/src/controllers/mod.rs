@@ -6,9 +6,11 @@ pub mod cubic;
 pub mod hybla;
 pub mod newreno;
 pub mod rate;
+pub mod veno;
 
 pub use bbr::Bbr;
 pub use cubic::Cubic;
 pub use hybla::Hybla;
 pub use newreno::NewReno;
 pub use rate::GivenRate;
+pub use veno::Veno;

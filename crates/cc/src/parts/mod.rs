@@ -1,6 +1,7 @@
 //! Pieces that hosts and controllers share, so that nobody computes a round, a rate or an episode in
 //! a way of their own.
 
+pub mod backlog;
 pub mod cubic_curve;
 pub mod delivery;
 pub mod episode;
@@ -10,6 +11,7 @@ pub mod rounds;
 pub mod rtt;
 pub mod span;
 
+pub use backlog::backlog;
 pub use cubic_curve::CubicCurve;
 pub use delivery::{DeliveryEstimator, DeliverySample, PacketState};
 pub use episode::Episodes;

@@ -28,6 +28,8 @@ pub struct Path {
     pub outages: Vec<(Time, Time)>,
     /// What the application produces; nothing means always enough.
     pub source: Option<Rate>,
+    /// Round trip the sender assumes before its first sample.
+    pub initial_rtt: Duration,
 }
 
 impl Path {
@@ -44,6 +46,7 @@ impl Path {
             changes: Vec::new(),
             outages: Vec::new(),
             source: None,
+            initial_rtt: Duration::from_millis(333),
         }
     }
 
@@ -263,7 +266,7 @@ pub fn run(path: &Path, controller: &mut dyn Controller, length: Duration) -> Ru
         records: VecDeque::new(),
         first: 0,
         in_flight: Bytes::ZERO,
-        rtt: RttEstimator::new(Duration::from_millis(333)),
+        rtt: RttEstimator::new(path.initial_rtt),
         rounds: Rounds::new(),
         episodes: Episodes::new(),
         delivery: DeliveryEstimator::new(),
