@@ -32,3 +32,13 @@ fn veno_under_random_loss_keeps_the_square_root_of_three_times_newrenos_window()
     });
     check("Veno over NewReno", ratio, 1.58..=1.88);
 }
+
+#[test]
+fn westwood_loses_little_to_random_losses_and_gives_way_to_queues() {
+    let path = Path { loss: 1e-3, ..Path::new(Rate::mbit(20), Duration::from_millis(100)) };
+    let used = |name| seconds(name, &path, 300).used(path.rate, 60, 300);
+    check("Westwood+ over NewReno under random loss", used("westwood") / used("newreno"), 1.7..=10.0);
+    // Without random loss only the queue's end cuts: to what the link holds, so that it stays busy.
+    let clean = Path { loss: 0.0, queue: path.rate.bdp(path.rtt), ..path };
+    check("link used without loss", seconds("westwood", &clean, 120).used(clean.rate, 20, 120), 0.98..=1.001);
+}

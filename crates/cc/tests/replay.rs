@@ -15,7 +15,7 @@ use std::path::PathBuf;
 
 fn setup(name: &str) -> Setup {
     Setup {
-        initial_ssthresh: matches!(name, "newreno" | "hybla" | "veno").then_some(MSS * 45),
+        initial_ssthresh: matches!(name, "newreno" | "hybla" | "veno" | "westwood").then_some(MSS * 45),
         link_rate: Some(path(name).rate),
         ..Setup::new(MSS)
     }
@@ -35,7 +35,7 @@ fn path(name: &str) -> Path {
     };
     let loss = match name {
         "cubic" => 0.0,
-        "newreno" | "hybla" | "veno" => 0.002,
+        "newreno" | "hybla" | "veno" | "westwood" => 0.002,
         _ => 0.012,
     };
     Path { loss, queue: rate.bdp(rtt), per_ack: 10, seed: 7, ..Path::new(rate, rtt) }
@@ -187,6 +187,24 @@ fn veno_on_tape_keeps_four_fifths_unless_three_segments_wait() {
         }
     }
     assert!(kept.contains(&0.8), "{kept:?}");
+}
+
+#[test]
+fn westwood_on_tape_keeps_what_was_delivered_per_round_trip() {
+    let path = path("westwood");
+    let bdp = segments(path.rate.bdp(path.rtt));
+    let steps = replayed("westwood");
+    let cuts: Vec<_> = steps
+        .windows(2)
+        .filter(|pair| matches!(pair[1].0, Event::Loss(loss) if loss.new_episode))
+        .map(|pair| (pair[0].1.cwnd, pair[1].1.cwnd, pair[1].1.ssthresh))
+        .collect();
+    assert!(cuts.len() >= 3, "{cuts:?}");
+    for (before, after, ssthresh) in cuts {
+        let pipe = segments(ssthresh.expect("a loss sets it"));
+        assert!(pipe <= 1.05 * bdp, "{pipe} segments on a link that holds {bdp}");
+        assert_eq!(after, before.min(ssthresh.expect("a loss sets it")));
+    }
 }
 
 #[test]

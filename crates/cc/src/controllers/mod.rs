@@ -7,6 +7,7 @@ pub mod hybla;
 pub mod newreno;
 pub mod rate;
 pub mod veno;
+pub mod westwood;
 
 pub use bbr::Bbr;
 pub use cubic::Cubic;
@@ -14,3 +15,4 @@ pub use hybla::Hybla;
 pub use newreno::NewReno;
 pub use rate::GivenRate;
 pub use veno::Veno;
+pub use westwood::Westwood;
