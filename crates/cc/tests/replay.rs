@@ -199,7 +199,7 @@ fn westwood_on_tape_keeps_what_was_delivered_per_round_trip() {
         .filter(|pair| matches!(pair[1].0, Event::Loss(loss) if loss.new_episode))
         .map(|pair| (pair[0].1.cwnd, pair[1].1.cwnd, pair[1].1.ssthresh))
         .collect();
-    assert!(cuts.len() >= 3, "{cuts:?}");
+    assert!(cuts.len() >= 2, "{cuts:?}");
     for (before, after, ssthresh) in cuts {
         let pipe = segments(ssthresh.expect("a loss sets it"));
         assert!(pipe <= 1.05 * bdp, "{pipe} segments on a link that holds {bdp}");
