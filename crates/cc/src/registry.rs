@@ -1,19 +1,21 @@
 //! Controllers by the name users type.
 
 use crate::controller::{Controller, Setup};
-use crate::controllers::{Bbr, Cubic, GivenRate, Hybla, NewReno, Veno, Westwood};
+use crate::controllers::{Bbr, Cubic, GivenRate, Hswa, Hybla, NewReno, Scps, Veno, Westwood};
 use std::fmt;
 
 type Constructor = fn(&Setup) -> Option<Box<dyn Controller>>;
 
 /// Every controller, in the order lists show them. A constructor answers nothing when the set-up
 /// lacks the link rate it needs.
-const CONTROLLERS: [(&str, Constructor); 7] = [
+const CONTROLLERS: [(&str, Constructor); 9] = [
     ("newreno", |setup| Some(Box::new(NewReno::new(setup)))),
     ("cubic", |setup| Some(Box::new(Cubic::new(setup)))),
     ("hybla", |setup| Some(Box::new(Hybla::new(setup)))),
     ("veno", |setup| Some(Box::new(Veno::new(setup)))),
     ("westwood", |setup| Some(Box::new(Westwood::new(setup)))),
+    ("scps", |setup| Some(Box::new(Scps::new(setup)))),
+    ("hswa", |setup| Some(Box::new(Hswa::new(setup)))),
     ("bbr", |setup| Some(Box::new(Bbr::new(setup)))),
     ("rate", |setup| {
         Some(Box::new(GivenRate::new(setup, setup.link_rate.filter(|rate| rate.as_bit() > 0)?)))

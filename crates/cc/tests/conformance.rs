@@ -232,7 +232,7 @@ fn loss_based_controllers_cut_on_a_new_episode_and_the_others_do_not() {
         host.loss(&mut *controller, Signal::Gap, true);
         let kept = controller.cwnd().as_f64() / before;
         let expected = match controller.name() {
-            "newreno" | "hybla" => 0.5,
+            "newreno" | "hybla" | "scps" | "hswa" => 0.5,
             "cubic" => 0.7,
             // The queue is empty.
             "veno" => 0.8,

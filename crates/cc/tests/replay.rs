@@ -15,7 +15,8 @@ use std::path::PathBuf;
 
 fn setup(name: &str) -> Setup {
     Setup {
-        initial_ssthresh: matches!(name, "newreno" | "hybla" | "veno" | "westwood").then_some(MSS * 45),
+        initial_ssthresh: matches!(name, "newreno" | "hybla" | "veno" | "westwood" | "scps" | "hswa")
+            .then_some(MSS * 45),
         link_rate: Some(path(name).rate),
         ..Setup::new(MSS)
     }
@@ -29,13 +30,15 @@ fn path(name: &str) -> Path {
     let (rate, rtt) = match name {
         // rho = 4; a longer round trip would overflow a queue of this size every round.
         "hybla" => (Rate::mbit(10), Duration::from_millis(100)),
+        // Steps of 60 to 80 segments per round trip need a link that holds thousands.
+        "hswa" => (Rate::mbit(20), Duration::from_millis(540)),
         // K is 25 round trips: the window has time to catch up with its target one round trip ahead.
         "cubic" => (Rate::mbit(5), Duration::from_millis(100)),
         _ => (Rate::mbit(2), Duration::from_millis(540)),
     };
     let loss = match name {
         "cubic" => 0.0,
-        "newreno" | "hybla" | "veno" | "westwood" => 0.002,
+        "newreno" | "hybla" | "veno" | "westwood" | "scps" | "hswa" => 0.002,
         _ => 0.012,
     };
     Path { loss, queue: rate.bdp(rtt), per_ack: 10, seed: 7, ..Path::new(rate, rtt) }
@@ -63,7 +66,7 @@ fn record_the_tapes() {
     for name in registry::names() {
         let mut recorder = Recorder::new(build(name));
         let length = Duration::from_secs(match name {
-            "hybla" => 4,
+            "hybla" | "hswa" => 4,
             "cubic" => 10,
             _ => 20,
         });

@@ -3,16 +3,20 @@
 
 pub mod bbr;
 pub mod cubic;
+pub mod hswa;
 pub mod hybla;
 pub mod newreno;
 pub mod rate;
+pub mod scps;
 pub mod veno;
 pub mod westwood;
 
 pub use bbr::Bbr;
 pub use cubic::Cubic;
+pub use hswa::Hswa;
 pub use hybla::Hybla;
 pub use newreno::NewReno;
 pub use rate::GivenRate;
+pub use scps::Scps;
 pub use veno::Veno;
 pub use westwood::Westwood;
