@@ -1,14 +1,15 @@
 //! Controllers by the name users type.
 
 use crate::controller::{Controller, Setup};
-use crate::controllers::{Bbr, Cubic, GivenRate, Hswa, Hybla, NewReno, Scps, Veno, Westwood};
+use crate::controllers::enhanced::{Enhanced, Reading};
+use crate::controllers::{Bbr, Cubic, GivenRate, Hswa, Hybic, Hybla, NewReno, Scps, Veno, Westwood};
 use std::fmt;
 
 type Constructor = fn(&Setup) -> Option<Box<dyn Controller>>;
 
 /// Every controller, in the order lists show them. A constructor answers nothing when the set-up
 /// lacks the link rate it needs.
-const CONTROLLERS: [(&str, Constructor); 9] = [
+const CONTROLLERS: [(&str, Constructor); 12] = [
     ("newreno", |setup| Some(Box::new(NewReno::new(setup)))),
     ("cubic", |setup| Some(Box::new(Cubic::new(setup)))),
     ("hybla", |setup| Some(Box::new(Hybla::new(setup)))),
@@ -16,6 +17,9 @@ const CONTROLLERS: [(&str, Constructor); 9] = [
     ("westwood", |setup| Some(Box::new(Westwood::new(setup)))),
     ("scps", |setup| Some(Box::new(Scps::new(setup)))),
     ("hswa", |setup| Some(Box::new(Hswa::new(setup)))),
+    ("enhanced", |setup| Some(Box::new(Enhanced::new(setup, Reading::Resolved)))),
+    ("enhanced-literal", |setup| Some(Box::new(Enhanced::new(setup, Reading::Literal)))),
+    ("hybic", |setup| Some(Box::new(Hybic::new(setup)))),
     ("bbr", |setup| Some(Box::new(Bbr::new(setup)))),
     ("rate", |setup| {
         Some(Box::new(GivenRate::new(setup, setup.link_rate.filter(|rate| rate.as_bit() > 0)?)))

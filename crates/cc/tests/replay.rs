@@ -38,7 +38,9 @@ fn path(name: &str) -> Path {
     };
     let loss = match name {
         "cubic" => 0.0,
-        "newreno" | "hybla" | "veno" | "westwood" | "scps" | "hswa" => 0.002,
+        "newreno" | "hybla" | "veno" | "westwood" | "scps" | "hswa" | "enhanced" | "enhanced-literal" => {
+            0.002
+        }
         _ => 0.012,
     };
     Path { loss, queue: rate.bdp(rtt), per_ack: 10, seed: 7, ..Path::new(rate, rtt) }

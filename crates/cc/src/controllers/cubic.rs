@@ -40,7 +40,7 @@ pub const SCALE: f64 = 0.4;
 /// β: share of the window kept after a loss, RFC 9438 §4.6.
 pub const KEPT: f64 = 0.7;
 /// Greatest target relative to the window, RFC 9438 §4.2.
-const TARGET_BOUND: f64 = 1.5;
+pub(crate) const TARGET_BOUND: f64 = 1.5;
 
 /// CUBIC.
 #[derive(Clone, Debug)]

@@ -40,9 +40,9 @@ use crate::window::{segments, Window};
 /// RTT0, the reference round trip: 25 ms in the paper and in Linux.
 pub const RTT0: Duration = Duration::from_millis(25);
 /// Greatest exponent of 2^ρ, as in Linux.
-const RHO_MOST_IN_SLOW_START: f64 = 16.0;
+pub(crate) const RHO_MOST_IN_SLOW_START: f64 = 16.0;
 /// Growth per round while no threshold is known, in flights.
-const BLIND_GROWTH: f64 = 4.0;
+pub(crate) const BLIND_GROWTH: f64 = 4.0;
 /// Share of the window that stays after a loss.
 const KEPT: f64 = 0.5;
 

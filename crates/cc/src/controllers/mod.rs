@@ -3,7 +3,9 @@
 
 pub mod bbr;
 pub mod cubic;
+pub mod enhanced;
 pub mod hswa;
+pub mod hybic;
 pub mod hybla;
 pub mod newreno;
 pub mod rate;
@@ -13,7 +15,9 @@ pub mod westwood;
 
 pub use bbr::Bbr;
 pub use cubic::Cubic;
+pub use enhanced::Enhanced;
 pub use hswa::Hswa;
+pub use hybic::Hybic;
 pub use hybla::Hybla;
 pub use newreno::NewReno;
 pub use rate::GivenRate;
