@@ -8,4 +8,7 @@ pub mod link;
 pub mod rng;
 pub mod scenario;
 pub mod stats;
+pub mod tcp;
+pub mod trace;
 pub mod tunnel;
+pub mod world;
