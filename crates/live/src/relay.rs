@@ -2,7 +2,7 @@
 
 use crate::driver::TunnelHandle;
 use crate::tcp;
-use bytes::{Buf, Bytes};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use skyhaul_pep::auth::PublicKey;
 use skyhaul_pep::frame::{Open, Refusal};
 use skyhaul_pep::{FlowId, PeerId, Read};
@@ -164,12 +164,22 @@ impl TunnelHandle {
 /// Pieces joined in one write to the TCP connection.
 const PIECES: usize = 64;
 /// Bytes read from the TCP connection at once.
-const READ: usize = 256 * 1024;
+const READ: usize = 64 * 1024;
 
 thread_local! {
-    /// One buffer for all reads of a thread; what was read is copied out in its exact size, because a
-    /// short read must not keep a long buffer alive until it is acknowledged.
-    static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; READ]);
+    /// One buffer for the reads of a thread.
+    static SCRATCH: RefCell<BytesMut> = RefCell::new(BytesMut::new());
+}
+
+/// Reads up to `room` bytes; none at the end of the stream.
+fn try_read(stream: &TcpStream, room: usize) -> io::Result<Bytes> {
+    SCRATCH.with_borrow_mut(|scratch| {
+        scratch.clear();
+        scratch.reserve(READ);
+        let n = stream.try_read_buf(&mut (&mut *scratch).limit(room.min(READ)))?;
+        // What was read lives until it is acknowledged: a short read must not keep a long buffer alive.
+        Ok(if n * 2 < READ { Bytes::copy_from_slice(scratch) } else { scratch.split().freeze() })
+    })
 }
 
 impl Held {
@@ -227,10 +237,7 @@ impl Held {
                 self.signals.writable.notified().await;
             };
             stream.readable().await?;
-            let read = SCRATCH.with_borrow_mut(|scratch| {
-                let length = room.min(scratch.len());
-                stream.try_read(&mut scratch[..length]).map(|n| Bytes::copy_from_slice(&scratch[..n]))
-            });
+            let read = try_read(stream, room);
             let mut tunnel = self.tunnel.0.tunnel.borrow_mut();
             match read {
                 Ok(bytes) if bytes.is_empty() => {

@@ -212,9 +212,13 @@ pub struct Tunnel {
     responses: VecDeque<(Transmit, Vec<u8>)>,
     /// A datagram that did not fit into the last batch.
     held_back: Option<(PeerId, Transmit, Vec<u8>)>,
-    /// Peers with something to do, in turn.
+    /// Peers with something to send, in turn.
     active: VecDeque<PeerId>,
     marked: BTreeSet<PeerId>,
+    /// Peers that have heard something since the last look: datagrams come in bunches, and one look
+    /// after a bunch costs a fraction of one after each.
+    unsettled: BTreeSet<PeerId>,
+    now: Time,
 }
 
 impl Tunnel {
@@ -261,6 +265,8 @@ impl Tunnel {
             held_back: None,
             active: VecDeque::new(),
             marked: BTreeSet::new(),
+            unsettled: BTreeSet::new(),
+            now: Time::ZERO,
         })
     }
 
@@ -319,13 +325,14 @@ impl Tunnel {
         data: BytesMut,
     ) {
         let mut response = Vec::new();
+        self.now = self.now.max(now);
         let instant = self.epoch.instant(now);
         match self.endpoint.handle(instant, remote, local_ip, ecn, data, &mut response) {
             Some(DatagramEvent::ConnectionEvent(handle, event)) => {
                 let Some(&peer) = self.by_handle.get(&handle.0) else { return };
                 if let Some(entry) = self.peers.get_mut(&peer) {
                     entry.session.handle_event(now, event);
-                    self.after(now, peer);
+                    self.unsettled.insert(peer);
                 }
             }
             Some(DatagramEvent::NewConnection(incoming)) => self.welcome(now, incoming),
@@ -378,6 +385,13 @@ impl Tunnel {
     /// next, if nothing else happens.
     pub fn poll_timeout(&mut self) -> Option<Time> {
         self.peers.values_mut().filter_map(|entry| entry.session.channel().next_wake()).min()
+    }
+
+    /// Works off what connections have to say since the last look.
+    fn settle(&mut self) {
+        while let Some(peer) = self.unsettled.pop_first() {
+            self.after(self.now, peer);
+        }
     }
 
     /// Works off what a connection has to say.
@@ -526,12 +540,14 @@ impl Tunnel {
 
     /// What happened since the last call.
     pub fn poll_event(&mut self) -> Option<Event> {
+        self.settle();
         self.events.pop_front()
     }
 
     /// Datagrams that shall leave now, at most `max_segments` of one size in `out`, which is emptied
     /// first. Call until `None`.
     pub fn poll_transmit(&mut self, now: Time, max_segments: usize, out: &mut Vec<u8>) -> Option<Batch> {
+        self.settle();
         out.clear();
         if let Some((transmit, bytes)) = self.responses.pop_front() {
             out.extend_from_slice(&bytes);

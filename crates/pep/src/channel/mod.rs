@@ -175,6 +175,9 @@ pub(crate) struct Channel {
     unacked: u32,
     unacked_since: Option<Time>,
     heard: Vec<Heard>,
+    /// What the library's counters said when last looked at; a look copies all of them.
+    frames_sent: FrameStats,
+    eliciting_received: u64,
 }
 
 /// Where stream data comes from, just in time.
@@ -209,6 +212,8 @@ impl Channel {
             unacked: 0,
             unacked_since: None,
             heard: Vec::new(),
+            frames_sent: FrameStats::default(),
+            eliciting_received: 0,
         }
     }
 
@@ -228,9 +233,9 @@ impl Channel {
 
     /// A datagram for this connection arrived.
     pub(crate) fn handle_event(&mut self, now: Time, event: ConnectionEvent) {
-        let before = eliciting(&self.conn.stats().frame_rx);
         self.conn.handle_event(event);
-        if eliciting(&self.conn.stats().frame_rx) != before {
+        let received = eliciting(&self.conn.stats().frame_rx);
+        if std::mem::replace(&mut self.eliciting_received, received) != received {
             self.unacked += 1;
             self.unacked_since.get_or_insert(now);
         }
@@ -281,7 +286,9 @@ impl Channel {
             self.gate.set(true);
             self.blocked = Blocked::Nothing;
             let at = self.tick(now);
-            return self.conn.poll_transmit(at, 1, out);
+            let transmit = self.conn.poll_transmit(at, 1, out);
+            self.frames_sent = self.conn.stats().frame_tx;
+            return transmit;
         }
         self.pacer.set_rate(self.host.pacing_rate(), now);
         loop {
@@ -300,11 +307,10 @@ impl Channel {
             if open && self.backlog < self.packet.0 * FEED_BELOW_DATAGRAMS {
                 self.backlog += feed.feed(&mut self.conn);
             }
-            let before = self.conn.stats().frame_tx;
             let at = self.tick(now);
             let transmit = self.conn.poll_transmit(at, 1, out);
             if let Some(transmit) = transmit {
-                self.sent(transmit.size, &before);
+                self.sent(transmit.size);
                 if self.blocked != Blocked::Nothing {
                     // One datagram, whether quinn-proto agreed that an ACK was due or not.
                     self.acknowledged();
@@ -342,14 +348,15 @@ impl Channel {
         self.unacked_since = None;
     }
 
-    fn sent(&mut self, size: usize, before: &FrameStats) {
+    fn sent(&mut self, size: usize) {
         let after = self.conn.stats().frame_tx;
+        let before = std::mem::replace(&mut self.frames_sent, after);
         let bytes = Bytes(size as u64) + self.overhead;
         self.pacer.spend(bytes);
         if after.acks != before.acks {
             self.acknowledged();
         }
-        if eliciting(&after) != eliciting(before) {
+        if eliciting(&after) != eliciting(&before) {
             self.host.on_sent(self.last_sent, bytes);
         }
         if after.stream != before.stream {
