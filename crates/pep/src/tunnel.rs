@@ -2,6 +2,10 @@
 //! and without a clock. Datagrams and times come in, datagrams and events go out; live it is driven by
 //! sockets, in tests by a virtual clock and simulated links.
 
+mod event;
+
+pub use event::{DownReason, Event, FlowId, PeerId};
+
 use crate::auth::tls::{self, RefusedKeys, SERVER_NAME};
 use crate::auth::{PublicKey, SecretKey};
 use crate::channel::{datagram_size, prepare, Channel, ChannelStats, Epoch, Prepared, Tuning};
@@ -42,120 +46,6 @@ pub struct Config {
 
 /// What a flow may always have waiting at the far end, whatever the others hold.
 const FLOOR: u64 = 64 * 1024;
-
-/// A channel's name at this end; never used twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PeerId(u64);
-
-/// A flow's name at this end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FlowId {
-    /// The channel it runs over.
-    pub peer: PeerId,
-    stream: StreamNumber,
-}
-
-impl fmt::Display for FlowId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.peer.0, self.stream)
-    }
-}
-
-/// Why a channel ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DownReason {
-    /// The other end closed it, and said why.
-    ClosedByPeer(String),
-    /// The other end has forgotten the connection: it was restarted.
-    PeerRestarted,
-    /// The same peer has connected anew.
-    Replaced,
-    /// The other end does not know our key, or its key is not the one we know.
-    KeyRefused(String),
-    /// The other end broke the protocol.
-    Violation(&'static str),
-    /// Closed here.
-    Closed,
-    /// The handshake or the transport failed.
-    Failed(String),
-}
-
-impl fmt::Display for DownReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            DownReason::ClosedByPeer(why) => write!(f, "closed by the other end: {why}"),
-            DownReason::PeerRestarted => f.write_str("the other end was restarted"),
-            DownReason::Replaced => f.write_str("the same peer has connected anew"),
-            DownReason::KeyRefused(why) => write!(f, "keys do not match: {why}"),
-            DownReason::Violation(what) => write!(f, "the other end broke the protocol: {what}"),
-            DownReason::Closed => f.write_str("closed here"),
-            DownReason::Failed(why) => write!(f, "{why}"),
-        }
-    }
-}
-
-/// What happened.
-#[derive(Debug)]
-pub enum Event {
-    /// A channel is ready for flows.
-    Up {
-        /// Its name.
-        peer: PeerId,
-        /// Who is at the other end.
-        key: PublicKey,
-        /// Where.
-        remote: SocketAddr,
-    },
-    /// A channel ended, or never came up. Its flows are gone; each was reported with
-    /// [`Event::Reset`] before.
-    Down {
-        /// Its name.
-        peer: PeerId,
-        /// Where the other end was.
-        remote: SocketAddr,
-        /// Why.
-        reason: DownReason,
-    },
-    /// Somebody offered a key we do not know.
-    KeyRefused {
-        /// The key, or what it was instead.
-        offered: String,
-    },
-    /// The other end opened a flow: answer with [`Tunnel::accept`] or [`Tunnel::refuse`].
-    Opened {
-        /// Its name.
-        flow: FlowId,
-        /// Where it wants to go.
-        open: Open,
-    },
-    /// The destination of a flow opened here is connected.
-    Accepted {
-        /// The flow.
-        flow: FlowId,
-    },
-    /// The destination of a flow opened here could not be reached; the flow is gone.
-    Refused {
-        /// The flow.
-        flow: FlowId,
-        /// Why.
-        why: Refusal,
-    },
-    /// [`Tunnel::read`] has something.
-    Readable {
-        /// The flow.
-        flow: FlowId,
-    },
-    /// [`Tunnel::writable`] is above zero again.
-    Writable {
-        /// The flow.
-        flow: FlowId,
-    },
-    /// The other end gave the flow up; it is gone. Reset the TCP connection.
-    Reset {
-        /// The flow.
-        flow: FlowId,
-    },
-}
 
 /// A tunnel that could not be set up.
 #[derive(Debug)]

@@ -34,7 +34,7 @@ use crate::units::{Bytes, Duration, Rate, Time};
 use crate::window::{segments, Window};
 
 /// Share of the old value that each stage of the filter keeps, as in Linux.
-const OLD: f64 = 7.0 / 8.0;
+const OLD: f64 = 0.875;
 /// Shortest time of one sample, as in Linux.
 const SAMPLE_LEAST: Duration = Duration::from_millis(50);
 /// Share of the window that stays while no sample was taken.

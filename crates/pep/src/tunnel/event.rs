@@ -1,0 +1,121 @@
+//! What a tunnel tells its owner, and the names it uses.
+
+use crate::auth::PublicKey;
+use crate::frame::{Open, Refusal};
+use crate::session::StreamNumber;
+use std::fmt;
+use std::net::SocketAddr;
+
+/// A channel's name at this end; never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PeerId(pub(super) u64);
+
+/// A flow's name at this end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FlowId {
+    /// The channel it runs over.
+    pub peer: PeerId,
+    pub(super) stream: StreamNumber,
+}
+
+impl fmt::Display for FlowId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.peer.0, self.stream)
+    }
+}
+
+/// Why a channel ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DownReason {
+    /// The other end closed it, and said why.
+    ClosedByPeer(String),
+    /// The other end has forgotten the connection: it was restarted.
+    PeerRestarted,
+    /// The same peer has connected anew.
+    Replaced,
+    /// The other end does not know our key, or its key is not the one we know.
+    KeyRefused(String),
+    /// The other end broke the protocol.
+    Violation(&'static str),
+    /// Closed here.
+    Closed,
+    /// The handshake or the transport failed.
+    Failed(String),
+}
+
+impl fmt::Display for DownReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DownReason::ClosedByPeer(why) => write!(f, "closed by the other end: {why}"),
+            DownReason::PeerRestarted => f.write_str("the other end was restarted"),
+            DownReason::Replaced => f.write_str("the same peer has connected anew"),
+            DownReason::KeyRefused(why) => write!(f, "keys do not match: {why}"),
+            DownReason::Violation(what) => write!(f, "the other end broke the protocol: {what}"),
+            DownReason::Closed => f.write_str("closed here"),
+            DownReason::Failed(why) => write!(f, "{why}"),
+        }
+    }
+}
+
+/// What happened.
+#[derive(Debug)]
+pub enum Event {
+    /// A channel is ready for flows.
+    Up {
+        /// Its name.
+        peer: PeerId,
+        /// Who is at the other end.
+        key: PublicKey,
+        /// Where.
+        remote: SocketAddr,
+    },
+    /// A channel ended, or never came up. Its flows are gone; each was reported with
+    /// [`Event::Reset`] before.
+    Down {
+        /// Its name.
+        peer: PeerId,
+        /// Where the other end was.
+        remote: SocketAddr,
+        /// Why.
+        reason: DownReason,
+    },
+    /// Somebody offered a key we do not know.
+    KeyRefused {
+        /// The key, or what it was instead.
+        offered: String,
+    },
+    /// The other end opened a flow: answer with [`Tunnel::accept`](crate::Tunnel::accept) or [`Tunnel::refuse`](crate::Tunnel::refuse).
+    Opened {
+        /// Its name.
+        flow: FlowId,
+        /// Where it wants to go.
+        open: Open,
+    },
+    /// The destination of a flow opened here is connected.
+    Accepted {
+        /// The flow.
+        flow: FlowId,
+    },
+    /// The destination of a flow opened here could not be reached; the flow is gone.
+    Refused {
+        /// The flow.
+        flow: FlowId,
+        /// Why.
+        why: Refusal,
+    },
+    /// [`Tunnel::read`](crate::Tunnel::read) has something.
+    Readable {
+        /// The flow.
+        flow: FlowId,
+    },
+    /// [`Tunnel::writable`](crate::Tunnel::writable) is above zero again.
+    Writable {
+        /// The flow.
+        flow: FlowId,
+    },
+    /// The other end gave the flow up; it is gone. Reset the TCP connection.
+    Reset {
+        /// The flow.
+        flow: FlowId,
+    },
+}
