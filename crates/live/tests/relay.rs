@@ -279,3 +279,54 @@ fn a_reader_that_stops_holds_back_its_writer_and_nobody_else() {
         assert_eq!(&answer, b"still here");
     });
 }
+
+#[test]
+fn one_gateway_serves_two_terminals_and_reaches_each_by_its_key() {
+    block_on(async {
+        let (first, second, own) = (key(), key(), key());
+        let mut gateway_config = config(&own, &first);
+        gateway_config.peers.push(second.public());
+        let listen = Role::Listen("127.0.0.1:0".parse().unwrap());
+        let (driver, gateway) = Driver::start(listen, gateway_config, BTreeMap::new()).await.unwrap();
+        let address = driver.local_addr().unwrap().to_string();
+        spawn_local(driver.run());
+        serve(gateway.clone());
+        let server = echo_server().await;
+        for terminal_key in [&first, &second] {
+            let connect = Role::Connect { gateway: address.clone(), bind: None };
+            let terminal_config = config(terminal_key, &own);
+            let (driver, terminal) = Driver::start(connect, terminal_config, BTreeMap::new()).await.unwrap();
+            spawn_local(driver.run());
+            serve(terminal.clone());
+            terminal.any_peer().await;
+            let mut stream = TcpStream::connect(forward(&terminal, server, None).await).await.unwrap();
+            stream.write_all(b"up").await.unwrap();
+            let mut answer = [0; 2];
+            stream.read_exact(&mut answer).await.unwrap();
+            assert_eq!(&answer, b"up");
+        }
+        let peers = gateway.peers();
+        let mut keys: Vec<_> = peers.iter().map(|peer| peer.key).collect();
+        keys.sort();
+        let mut known = vec![first.public(), second.public()];
+        known.sort();
+        assert_eq!(keys, known);
+        for peer in peers {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let way_in = listener.local_addr().unwrap();
+            let client = tokio::spawn(async move { TcpStream::connect(way_in).await.unwrap() });
+            let (accepted, _) = listener.accept().await.unwrap();
+            tcp::prepare(&accepted).unwrap();
+            let (tunnel, open) =
+                (gateway.clone(), Open { destination: Target::Address(server), source: None });
+            spawn_local(
+                async move { tunnel.carry(peer.id, &open, accepted, None).await.map_err(|(_, why)| why) },
+            );
+            let mut client = client.await.unwrap();
+            client.write_all(b"down").await.unwrap();
+            let mut answer = [0; 4];
+            client.read_exact(&mut answer).await.unwrap();
+            assert_eq!(&answer, b"down");
+        }
+    });
+}
