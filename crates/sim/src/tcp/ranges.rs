@@ -17,8 +17,18 @@ impl Ranges {
 
     /// The range that holds `number`.
     pub fn around(&self, number: u64) -> Option<(u64, u64)> {
-        let index = self.ranges.partition_point(|&(_, end)| end <= number);
-        self.ranges.get(index).copied().filter(|&(start, _)| start <= number)
+        // News is mostly at the end.
+        let range = match self.ranges.back() {
+            Some(last) if last.0 <= number => last,
+            Some(_) => self.ranges.get(self.ranges.partition_point(|&(_, end)| end <= number))?,
+            None => return None,
+        };
+        (range.0 <= number && number < range.1).then_some(*range)
+    }
+
+    /// The lowest range.
+    pub fn first(&self) -> Option<(u64, u64)> {
+        self.ranges.front().copied()
     }
 
     /// All ranges in rising order.
@@ -30,6 +40,23 @@ impl Ranges {
     pub fn insert(&mut self, start: u64, end: u64, mut fresh: impl FnMut(u64, u64)) {
         if start >= end {
             return;
+        }
+        // News is mostly at the end.
+        match self.ranges.back_mut() {
+            Some(last) if last.0 <= start => {
+                let from = start.max(last.1);
+                if start > last.1 {
+                    self.ranges.push_back((start, end));
+                } else {
+                    last.1 = last.1.max(end);
+                }
+                if from < end {
+                    fresh(from, end);
+                    self.count += end - from;
+                }
+                return;
+            }
+            _ => {}
         }
         // The first range that touches or follows `start..end`.
         let first = self.ranges.partition_point(|&(_, e)| e < start);

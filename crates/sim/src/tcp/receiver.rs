@@ -90,8 +90,7 @@ impl Receiver {
             // RFC 5681 §4.2: an ACK at once for what leaves, fills or shortens a gap.
             at_once = true;
             self.above.insert(seq, seq + 1, |_, _| ());
-            if let Some((start, end)) = self.above.around(self.next) {
-                debug_assert_eq!(start, self.next);
+            if let Some((_, end)) = self.above.first().filter(|&(start, _)| start == self.next) {
                 self.next = end;
                 self.above.forget_below(end);
             } else {

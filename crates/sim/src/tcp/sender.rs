@@ -48,6 +48,8 @@ impl SenderCounters {
 pub struct Sender {
     options: TcpOptions,
     controller: Box<dyn Controller>,
+    /// The controller's window, asked for once after each event it hears.
+    cwnd: Bytes,
     board: Scoreboard,
     window: Option<Bytes>,
     /// The first segment beyond the peer's receive window.
@@ -118,6 +120,7 @@ impl Sender {
         let board = Scoreboard::new(options.mss, total, options.recovery == Recovery::Rack);
         let mut sender = Sender {
             options,
+            cwnd: controller.cwnd(),
             controller,
             board,
             window,
@@ -139,6 +142,7 @@ impl Sender {
             broken: None,
         };
         sender.open(0);
+        sender.check_window();
         sender
     }
 
@@ -201,7 +205,7 @@ impl Sender {
 
     /// Counts the present window up to `now`; for the end of a run.
     pub fn settle_window(&mut self, now: Time) {
-        let segments = self.controller.cwnd().as_f64() / self.options.mss.as_f64();
+        let segments = self.cwnd.as_f64() / self.options.mss.as_f64();
         self.counters.window_area += segments * now.since(self.counters.window_until).as_secs_f64();
         self.counters.window_until = now.max(self.counters.window_until);
     }
@@ -326,7 +330,7 @@ impl Sender {
             return None;
         }
         let in_flight = self.board.in_flight();
-        let open = in_flight + self.board.size(seq) <= self.controller.cwnd() || in_flight == Bytes::ZERO;
+        let open = in_flight + self.board.size(seq) <= self.cwnd || in_flight == Bytes::ZERO;
         open.then_some(seq)
     }
 
@@ -345,7 +349,7 @@ impl Sender {
     /// The window is open and nothing is there to fill it: the application's fault or the peer's.
     fn note_idleness(&mut self) {
         let in_flight = self.board.in_flight();
-        if self.board.first_lost().is_none() && in_flight + self.options.mss <= self.controller.cwnd() {
+        if self.board.first_lost().is_none() && in_flight + self.options.mss <= self.cwnd {
             self.delivery.mark_app_limited(in_flight);
         }
     }
@@ -367,6 +371,7 @@ impl Sender {
         let sent = Sent { now, bytes: payload, in_flight: self.board.in_flight() };
         self.record_event(Event::Sent(sent));
         self.controller.on_sent(&sent);
+        self.ask(now);
         if let Some(rate) = self.pace() {
             self.next_departure = self.next_departure.max(now) + rate.time_for(payload);
         }
@@ -382,7 +387,7 @@ impl Sender {
             return own;
         }
         let smoothed = self.rtt()?.smoothed.max(Duration::from_micros(1));
-        Some(self.controller.cwnd().per(smoothed).scale(PACING_GAIN).max(Rate::bit(1)))
+        Some(self.cwnd.per(smoothed).scale(PACING_GAIN).max(Rate::bit(1)))
     }
 
     fn open(&mut self, next: u64) {
@@ -531,21 +536,31 @@ impl Sender {
 
     /// Tells the controller and looks at its answer.
     fn tell(&mut self, now: Time, event: Event) {
-        self.settle_window(now);
         self.record_event(event);
         event.play(&mut *self.controller);
-        let cwnd = self.controller.cwnd();
-        let segments = cwnd.as_f64() / self.options.mss.as_f64();
-        if !(LEAST_WINDOW..=CEILING_SEGMENTS + 1.0).contains(&segments) {
-            self.broken.get_or_insert_with(|| {
-                format!(
-                    "its window of {cwnd} is outside 2 to {CEILING_SEGMENTS} segments of {}",
-                    self.options.mss
-                )
-            });
-        }
+        self.ask(now);
         if self.controller.pacing_rate() == Some(Rate::ZERO) {
             self.broken.get_or_insert_with(|| "its pacing rate is zero".to_owned());
+        }
+    }
+
+    /// Asks for the window and looks at the answer.
+    fn ask(&mut self, now: Time) {
+        let cwnd = self.controller.cwnd();
+        if cwnd == self.cwnd {
+            return;
+        }
+        self.settle_window(now);
+        self.cwnd = cwnd;
+        self.check_window();
+    }
+
+    fn check_window(&mut self) {
+        let (cwnd, mss) = (self.cwnd, self.options.mss);
+        let segments = cwnd.as_f64() / mss.as_f64();
+        if !(LEAST_WINDOW..=CEILING_SEGMENTS + 1.0).contains(&segments) {
+            self.broken =
+                Some(format!("its window of {cwnd} is outside 2 to {CEILING_SEGMENTS} segments of {mss}"));
         }
     }
 
