@@ -151,8 +151,8 @@ fn datagrams_later_than_the_duplicate_filter_reaches_are_repaired() {
         assert_intact(&mut pair);
         let peer = pair.peer(Dir::Forward).unwrap();
         let stats = pair.tunnel(Dir::Forward).stats(peer).unwrap();
-        // 12,000 datagrams, one in 400 late, each sent again: the link itself loses none.
-        assert!((25..60).contains(&stats.packets_lost), "{behind}: {stats:?}");
+        // One in 400 is late and sent again; the link itself loses none. 8,000 were judged by the end.
+        assert!((15..60).contains(&stats.packets_lost), "{behind}: {stats:?}");
     }
 }
 

@@ -357,7 +357,7 @@ mod tests {
     #[test]
     fn small_writes_are_joined_before_they_cost_twenty_times_the_cpu() {
         let mut flow = flow();
-        let bytes: Vec<u8> = (0..140_000u32).map(|i| (i * 31 >> 5) as u8).collect();
+        let bytes: Vec<u8> = (0..140_000u32).map(|i| ((i * 31) >> 5) as u8).collect();
         for write in bytes.chunks(1_400) {
             flow.push(Bytes::copy_from_slice(write));
         }
