@@ -135,9 +135,10 @@ impl Lab {
         if let Some(link) = &link {
             link.restart_clock();
         }
-        let before = pair.as_ref().map(Pair::usage);
+        let before = pair.as_ref().and_then(Pair::usage);
         let done = self.work(run, &ends, &shop, watch)?;
-        let usage = pair.as_ref().zip(before).map(|(pair, before)| pair.usage().since(before));
+        let after = pair.as_ref().and_then(Pair::usage);
+        let usage = after.zip(before).map(|(after, before)| after.since(before));
         let report = link.as_ref().map(Emulator::report).unwrap_or_default();
         let death = pair.and_then(Pair::end);
         watch(Progress::Checking);

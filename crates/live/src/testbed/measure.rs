@@ -13,8 +13,13 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Of the process `pid`; `None` if there is none or /proc can't be read.
+    /// Of the process `pid`; `None` if there is none, or /proc can't be read or shows another process id
+    /// namespace, where the number belongs to somebody else.
     pub fn of(pid: u32) -> Option<Usage> {
+        let own = fs::read_link("/proc/self").ok()?;
+        if own.to_str()?.parse() != Ok(std::process::id()) {
+            return None;
+        }
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
         Some(Usage { cpu: cpu(&stat)?, peak_bytes: field_kib(&status, "VmHWM:")? })

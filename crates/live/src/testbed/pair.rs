@@ -64,8 +64,8 @@ impl Pair {
     }
 
     /// What both ends have used so far.
-    pub fn usage(&self) -> PairUsage {
-        PairUsage { terminal: self.terminal.usage(), gateway: self.gateway.usage() }
+    pub fn usage(&self) -> Option<PairUsage> {
+        Some(PairUsage { terminal: self.terminal.usage()?, gateway: self.gateway.usage()? })
     }
 
     /// Ends both. Says so if one had ended by itself.
@@ -149,8 +149,8 @@ impl End {
         fs::read(&self.log).map_or(String::new(), |text| String::from_utf8_lossy(&text).into_owned())
     }
 
-    fn usage(&self) -> Usage {
-        Usage::of(self.child.id()).unwrap_or_default()
+    fn usage(&self) -> Option<Usage> {
+        Usage::of(self.child.id())
     }
 
     /// If it has ended by itself: how, and its last words.
