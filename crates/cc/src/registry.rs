@@ -1,6 +1,7 @@
 //! Controllers by the name users type.
 
 use crate::controller::{Controller, Setup};
+use crate::controllers::boost::{Boost, Variant};
 use crate::controllers::enhanced::{Enhanced, Reading};
 use crate::controllers::{Bbr, Cubic, GivenRate, Hswa, Hybic, Hybla, NewReno, Scps, Veno, Westwood};
 use std::fmt;
@@ -9,7 +10,7 @@ type Constructor = fn(&Setup) -> Option<Box<dyn Controller>>;
 
 /// Every controller, in the order lists show them. A constructor answers nothing when the set-up
 /// lacks the link rate it needs.
-const CONTROLLERS: [(&str, Constructor); 12] = [
+const CONTROLLERS: [(&str, Constructor); 14] = [
     ("newreno", |setup| Some(Box::new(NewReno::new(setup)))),
     ("cubic", |setup| Some(Box::new(Cubic::new(setup)))),
     ("hybla", |setup| Some(Box::new(Hybla::new(setup)))),
@@ -21,6 +22,8 @@ const CONTROLLERS: [(&str, Constructor); 12] = [
     ("enhanced-literal", |setup| Some(Box::new(Enhanced::new(setup, Reading::Literal)))),
     ("hybic", |setup| Some(Box::new(Hybic::new(setup)))),
     ("bbr", |setup| Some(Box::new(Bbr::new(setup)))),
+    ("boost", |setup| Some(Box::new(Boost::new(setup, Variant::Discriminating)))),
+    ("boost-literal", |setup| Some(Box::new(Boost::new(setup, Variant::Literal)))),
     ("rate", |setup| {
         Some(Box::new(GivenRate::new(setup, setup.link_rate.filter(|rate| rate.as_bit() > 0)?)))
     }),

@@ -213,6 +213,23 @@ fn westwood_on_tape_keeps_what_was_delivered_per_round_trip() {
 }
 
 #[test]
+fn boost_on_tape_forgives_random_losses_and_the_literal_reading_cuts_by_a_fifth() {
+    for (name, kept) in [("boost", 1.0), ("boost-literal", 0.8)] {
+        let mut cuts = 0;
+        for pair in replayed(name).windows(2) {
+            let Event::Loss(loss) = pair[1].0 else { continue };
+            let queued = loss.rtt.latest > loss.rtt.min * 11 / 10;
+            if loss.new_episode && loss.signal == Signal::Gap && !queued {
+                let share = segments(pair[1].1.cwnd) / segments(pair[0].1.cwnd);
+                assert!((share - kept).abs() < 0.01, "{name} at {}: {share}", loss.now);
+                cuts += 1;
+            }
+        }
+        assert!(cuts >= 2, "{name}: {cuts} losses at an empty queue");
+    }
+}
+
+#[test]
 fn cubic_on_tape_follows_its_curve() {
     let stretches = stretches("cubic");
     assert!(stretches.len() >= 2, "no cut on the tape");

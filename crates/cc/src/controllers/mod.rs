@@ -2,6 +2,7 @@
 //! places where it departs from its source.
 
 pub mod bbr;
+pub mod boost;
 pub mod cubic;
 pub mod enhanced;
 pub mod hswa;
@@ -14,6 +15,7 @@ pub mod veno;
 pub mod westwood;
 
 pub use bbr::Bbr;
+pub use boost::Boost;
 pub use cubic::Cubic;
 pub use enhanced::Enhanced;
 pub use hswa::Hswa;

@@ -1,0 +1,420 @@
+//! BoostTCP, paper 000: growth by learning from the smoothed delivery rate, and losses told apart by
+//! their cause. Fact sheet: section 3.1 (steps), 3.3 (growth), 3.4 (modules) and appendix A1. The folder's files take
+//! the names of the paper's modules: learning state machine, packet loss monitor; `round_trip` is ours.
+//!
+//! ```text
+//! rate          B_C = F_S / (T - T_S),  B = (1 - α) B' + α B_C          per ACK
+//! growth mode   exponential, linear or termination, from B against B'   per round trip (`learning`)
+//! exponential   W += (ε - 1) acked       while RTT <= η RTTmin          factor ε per round trip
+//! linear        W += ζ acked / W
+//! termination   W
+//! loss          W = β W, once per episode; no growth until a packet sent later is acknowledged,
+//!               then exponential again
+//! pacing        W / SRTT
+//! ```
+//!
+//! | symbol | here             | unit     | default                                                 |
+//! |--------|------------------|----------|---------------------------------------------------------|
+//! | W      | `window`         | segments | [`Setup::initial_window`], 10                           |
+//! | B, B'  | `learning`       | bit/s    | first sample                                            |
+//! | α      | [`ALPHA`]        | 1        | 1/8 (not given)                                         |
+//! | β      | [`Mode`]         | kept     | 0.9 maximum, 0.8 normal, 0.6 conservative               |
+//! | γ      | [`GAMMA`]        | share of B' | 2 % ("from the bandwidth of the engine")             |
+//! | δ      | [`DELTA`]        | share of B' | 5 % ("from the bandwidth setting")                   |
+//! | ε      | [`EPSILON`]      | 1        | 3                                                       |
+//! | ζ      | [`ZETA`]         | segments | 1                                                       |
+//! | η      | [`ETA`]          | 1        | 1.25 (in 1 to 2)                                        |
+//! | q      | `queue_share`    | share of RTTmin | 1/20 at 200 Mbit/s, as 1 / sqrt(B); 1 % to 25 %  |
+//!
+//! Two variants, [`Variant`]. `Literal` (`boost-literal`) is the above and nothing else. It cuts on every
+//! loss, so its rate falls as 1 / p, and its flows do not converge: neither is hidden. `Discriminating`
+//! (`boost`) adds what section 3.4 asks of the packet loss monitor and what the published fairness needs:
+//!
+//! ```text
+//! random loss     nothing happens                                       (`monitor`)
+//! congestion      W = β W, once per episode
+//! balance         once the path was full:  W <- W / 2 + (W RTTmin / RTT + v (q B RTTmin + ζ)) / 2
+//!                 RTT is the round's least; v doubles per round trip after three without a queue,
+//!                 v q <= 1/4; after sixteen, exponential growth again
+//! probe           W' = 0.7 B RTTmin for one round trip when RTTmin was not seen for 10 s
+//! ```
+//!
+//! Flows of one path see one queueing delay D = q(B) RTTmin. As q falls with B there is but one B for
+//! that delay, so shares become equal; q ∝ 1 / B would do it faster and fail on slow or fast links.
+//! Joining flows measure an RTTmin with others' queue in it; the probe of any large flow empties the
+//! queue for all, and the next probes fall together.
+//!
+//! Readings and differences, both variants (the fact sheet has the reasons):
+//! * B and B' are compared once per packet-timed round trip; per ACK they differ by noise.
+//! * F_S / (T - T_S) is the host's delivery-rate sample. The paper starts from B = 0; here from the first
+//!   sample, or B would go on growing for twenty ACKs on a full path.
+//! * Text and appendix select growth with opposite tests against δ, and the text omits cases: see `learning`.
+//! * The exponent j counts round trips of a phase; after recovery growth goes on from the window by the
+//!   factor ε. The printed restart with +1, +3, +9 contradicts the paper's own results.
+//! * Exponential growth stops at RTT > η RTTmin at once.
+//! * "A large initial sending window" has no number: the set-up's. A timeout is not described: two
+//!   segments, then exponential growth. Marks (ECN) are congestion.
+//! * Discriminating only: the paper says that a rate never reduces the window. `balance` and the end of
+//!   the first growth, at B RTTmin (1 + q), do.
+
+mod learning;
+mod monitor;
+mod round_trip;
+
+pub use learning::{Growth, ALPHA, DELTA, GAMMA};
+pub use monitor::Cause;
+
+use crate::controller::{Controller, Setup, Snapshot};
+use crate::event::{Ack, Loss, Sent, Signal};
+use crate::parts::WindowedMax;
+use crate::units::{Bytes, Duration, Rate, Time};
+use crate::window::{segments, Window};
+use learning::Learning;
+use monitor::LossMonitor;
+use round_trip::RoundTrip;
+
+/// ε: growth per round trip in the exponential mode; paper 000 has more than 2, usually 3.
+pub const EPSILON: f64 = 3.0;
+/// ζ: segments per round trip in the linear mode.
+pub const ZETA: f64 = 1.0;
+/// η: a round trip of so many least ones shows a queue; paper 000 has 1 to 2.
+pub const ETA: f64 = 1.25;
+/// Queue wanted at [`QUEUE_RATE`], as a share of the least round trip: our choice.
+const QUEUE_SHARE: f64 = 0.05;
+/// Rate at which [`QUEUE_SHARE`] holds.
+const QUEUE_RATE: Rate = Rate::mbit(200);
+/// Bounds of the queue wanted: above jitter's smallest, below η.
+const QUEUE_BOUNDS: (f64, f64) = (0.01, 0.25);
+/// Rounds over which the greatest delivery rate is kept.
+const BEST_ROUNDS: u64 = 10;
+/// Rounds without growth of B that end the first exponential phase, as in the paper's "three times".
+const FULL_ROUNDS: u32 = 3;
+/// Rounds with hardly a queue before growth accelerates.
+const EMPTY_ROUNDS: u32 = 3;
+/// Rounds with hardly a queue after which growth is exponential again, as at the start.
+const EMPTY_ROUNDS_TO_FILL: u32 = 16;
+/// Greatest step of `balance` and most that is sent above what arrives, as shares: BBR's probe.
+const STEP_MOST: f64 = 0.25;
+/// Longest bundle of ACKs that is allowed for, as in BBR.
+const BUNDLE_MOST: Duration = Duration::from_millis(100);
+/// Segments that are never given up but for a timeout: what RFC 6928 lets anyone start with. With fewer,
+/// delayed ACKs look like a queue.
+const LEAST: f64 = 10.0;
+/// Window during a probe, in bandwidth-delay products.
+const PROBE_WINDOW: f64 = 0.7;
+
+/// How much of the window a loss leaves: paper 000, appendix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// 0.9
+    Maximum,
+    /// 0.8
+    Normal,
+    /// 0.6
+    Conservative,
+}
+
+impl Mode {
+    /// β, the share of the window kept.
+    pub const fn kept(self) -> f64 {
+        match self {
+            Mode::Maximum => 0.9,
+            Mode::Normal => 0.8,
+            Mode::Conservative => 0.6,
+        }
+    }
+}
+
+/// Which reading of the paper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Variant {
+    /// The printed steps: every loss cuts.
+    Literal,
+    /// Losses are told apart and the queue is held; see the module's head.
+    Discriminating,
+}
+
+/// BoostTCP.
+#[derive(Clone, Debug)]
+pub struct Boost {
+    mss: Bytes,
+    variant: Variant,
+    mode: Mode,
+    window: Window,
+    learning: Learning,
+    monitor: LossMonitor,
+    round_trip: RoundTrip,
+    best: WindowedMax<Rate>,
+    /// Greatest amount that one ACK covered.
+    bundles: WindowedMax<Bytes>,
+    rounds: u64,
+    /// The path was not full yet, since the start or the last timeout.
+    filling: bool,
+    /// Rounds in a row in which B did not grow, or in which no queue stood.
+    flat: u32,
+    empty: u32,
+    velocity: f64,
+    smoothed: Option<Duration>,
+    cut_at: Option<Time>,
+}
+
+impl Boost {
+    /// A controller at its initial window, in the normal mode.
+    pub fn new(setup: &Setup, variant: Variant) -> Self {
+        Boost {
+            mss: setup.mss,
+            variant,
+            mode: Mode::Normal,
+            window: Window::from_bytes(setup.initial_window, setup.mss),
+            learning: Learning::new(),
+            monitor: LossMonitor::new(),
+            round_trip: RoundTrip::new(),
+            best: WindowedMax::new(BEST_ROUNDS),
+            bundles: WindowedMax::new(BEST_ROUNDS),
+            rounds: 0,
+            filling: true,
+            flat: 0,
+            empty: 0,
+            velocity: 1.0,
+            smoothed: None,
+            cut_at: None,
+        }
+    }
+
+    /// The same in another mode.
+    pub fn in_mode(mut self, mode: Mode) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    /// What the packet loss monitor made of the newest loss that began an episode.
+    pub fn last_cause(&self) -> Option<Cause> {
+        self.monitor.last()
+    }
+
+    /// B RTTmin in segments; absent before the first sample.
+    fn pipe(&self) -> Option<f64> {
+        let rate = self.best.get()?;
+        Some(segments(rate.bdp(self.round_trip.least()?), self.mss))
+    }
+
+    /// Segments that are acknowledged at once, twice: they are in flight although no queue holds them.
+    fn bundle(&self) -> f64 {
+        let most = self.best.get().map_or(Bytes::ZERO, |rate| rate.bytes_in(BUNDLE_MOST));
+        let bundle = self.bundles.get().map_or(Bytes::ZERO, |bytes| (bytes * 2).min(most));
+        segments(bundle, self.mss).max(ZETA)
+    }
+
+    /// q: the queue to hold, as a share of the least round trip.
+    fn queue_share(&self) -> f64 {
+        let rate = self.learning.rate().max(1.0);
+        let share = QUEUE_SHARE * libm::sqrt(QUEUE_RATE.as_f64() / rate);
+        share.min(self.round_trip.room()).clamp(QUEUE_BOUNDS.0, QUEUE_BOUNDS.1)
+    }
+
+    fn literal_ack(&mut self, ack: &Ack) {
+        if self.cut_at.is_some_and(|cut| ack.sent_at <= cut) {
+            return;
+        }
+        if self.cut_at.take().is_some() {
+            self.learning.restart();
+        }
+        if ack.app_limited {
+            return;
+        }
+        let acked = segments(ack.acked, self.mss);
+        let queue = ack.rtt.latest.as_secs_f64() > ETA * ack.rtt.min.as_secs_f64();
+        match self.learning.growth() {
+            Growth::Exponential if !queue => self.window.grow((EPSILON - 1.0) * acked),
+            Growth::Linear => self.window.grow(ZETA * acked / self.window.segments()),
+            Growth::Exponential | Growth::Termination => {}
+        }
+    }
+
+    fn discriminating_ack(&mut self, ack: &Ack) {
+        let standing = self.round_trip.on_ack(ack);
+        if let Some(standing) = standing {
+            self.monitor.on_round(standing < QUEUE_BOUNDS.0);
+        }
+        let before_cut = self.cut_at.is_some_and(|cut| ack.sent_at <= cut);
+        if self.filling {
+            // Answers to what left before a timeout tell of the silence, not of a queue.
+            if !before_cut {
+                self.fill(ack);
+            }
+            return;
+        }
+        if let (Some(standing), false) = (standing, ack.app_limited || self.round_trip.is_settling(ack.now)) {
+            if self.round_trip.wants_probe(ack, standing, ETA) {
+                self.round_trip.start_probe(ack);
+            }
+            if !before_cut {
+                self.balance(standing);
+            }
+        }
+    }
+
+    /// Exponential growth from the start until the path is full.
+    fn fill(&mut self, ack: &Ack) {
+        if ack.app_limited {
+            return;
+        }
+        if ack.round_start {
+            let grows = self.learning.growth() == Growth::Exponential;
+            self.flat = if grows { 0 } else { self.flat + 1 };
+        }
+        let stretch = ack.rtt.latest.as_secs_f64() / ack.rtt.min.as_secs_f64().max(1e-9);
+        if stretch > ETA {
+            // What is acknowledged now left a round trip ago, when the window was a third of this.
+            self.end_filling(ack.now, self.window.segments() / (EPSILON * stretch));
+        } else if self.flat >= FULL_ROUNDS {
+            self.end_filling(ack.now, 0.0);
+        } else {
+            self.window.grow((EPSILON - 1.0) * segments(ack.acked, self.mss));
+        }
+    }
+
+    /// The path is full. The delivery rate of the last round trip still has its beginning in it and is up
+    /// to a quarter too low; `held` is another estimate of what the path holds, in segments.
+    fn end_filling(&mut self, now: Time, held: f64) {
+        self.filling = false;
+        self.flat = 0;
+        self.cut_at = Some(now);
+        if let Some(pipe) = self.pipe() {
+            let full = held.clamp(pipe, pipe * ETA) * (1.0 + self.queue_share()) + self.bundle();
+            self.window.set(self.window.segments().min(full));
+        }
+    }
+
+    /// One step towards the wanted queue, `standing` being the queue's share of the least round trip.
+    fn balance(&mut self, standing: f64) {
+        let share = self.queue_share();
+        self.empty = if standing < share / 2.0 { self.empty.saturating_add(1) } else { 0 };
+        self.velocity = if self.empty > EMPTY_ROUNDS { self.velocity * 2.0 } else { 1.0 };
+        if self.empty > EMPTY_ROUNDS {
+            self.round_trip.more_room();
+        }
+        if self.empty > EMPTY_ROUNDS_TO_FILL {
+            (self.filling, self.empty, self.flat) = (true, 0, 0);
+        }
+        let window = self.window.segments();
+        let pipe = window / (1.0 + standing);
+        // Never faster than a queue of the known size can take.
+        let step = (self.velocity * share).min(STEP_MOST.min(self.round_trip.room()).max(share));
+        let wanted = pipe * (1.0 + step) + ZETA;
+        // Half of the way per round trip, because the answer is a round trip late.
+        let next = (window + wanted) / 2.0;
+        let next = match self.pipe() {
+            // Where packets vanish without a queue (a policer), the window must not run away from what
+            // arrives; and a queue that others made, or a longer path, must not starve us.
+            Some(pipe) => {
+                let most =
+                    pipe * (1.0 + share) * (1.0 + STEP_MOST) / (1.0 - self.monitor.usual().min(STEP_MOST));
+                next.min(most + self.bundle()).max((pipe / 2.0).min(window))
+            }
+            None => next,
+        };
+        self.window.set(next.max(window.min(LEAST)));
+    }
+}
+
+impl Controller for Boost {
+    fn name(&self) -> &'static str {
+        match self.variant {
+            Variant::Literal => "boost-literal",
+            Variant::Discriminating => "boost",
+        }
+    }
+
+    fn on_sent(&mut self, _: &Sent) {}
+
+    fn on_ack(&mut self, ack: &Ack) {
+        self.smoothed = Some(ack.rtt.smoothed);
+        self.monitor.on_ack(ack);
+        if ack.round_start {
+            self.rounds = self.rounds.saturating_add(1);
+        }
+        self.bundles.update(self.rounds, ack.acked);
+        if let Some(rate) = ack.delivery_rate {
+            if !ack.app_limited || self.best.get().is_none_or(|best| rate >= best) {
+                self.best.update(self.rounds, rate);
+                self.learning.on_sample(rate);
+            }
+        }
+        if ack.round_start && !ack.app_limited {
+            let calm = ack.rtt.smoothed.as_secs_f64() <= ETA * ack.rtt.min.as_secs_f64();
+            self.learning.on_round(calm);
+        }
+        match self.variant {
+            Variant::Literal => self.literal_ack(ack),
+            Variant::Discriminating => self.discriminating_ack(ack),
+        }
+    }
+
+    fn on_loss(&mut self, loss: &Loss) {
+        let least = self.round_trip.least().unwrap_or(loss.rtt.min);
+        let queue = loss.rtt.latest.saturating_sub(least).as_secs_f64() / least.as_secs_f64().max(1e-9);
+        let cause = self.monitor.on_loss(loss, queue);
+        if loss.signal == Signal::Timeout {
+            self.window.set(0.0);
+            match self.variant {
+                Variant::Literal => self.learning.restart(),
+                // What comes now is another path until shown otherwise.
+                Variant::Discriminating => self.learning = Learning::new(),
+            }
+            (self.filling, self.flat, self.cut_at) = (true, 0, Some(loss.now));
+        } else if loss.new_episode {
+            match (self.variant, cause) {
+                (Variant::Literal, _) => self.window.scale(self.mode.kept()),
+                (Variant::Discriminating, Cause::Random) => return,
+                // Sent before the last cut, or before the first growth ended, and answered then.
+                (Variant::Discriminating, Cause::Congestion)
+                    if self.cut_at.is_some_and(|cut| loss.sent_at <= cut) =>
+                {
+                    return;
+                }
+                (Variant::Discriminating, Cause::Congestion) => {
+                    self.round_trip.lost_at(queue);
+                    if self.filling {
+                        self.end_filling(loss.now, 0.0);
+                    }
+                    let least = self.window.segments().min(LEAST);
+                    self.window.set((self.window.segments() * self.mode.kept()).max(least));
+                    (self.empty, self.velocity) = (0, 1.0);
+                }
+            }
+            self.cut_at = Some(loss.now);
+        }
+    }
+
+    fn cwnd(&self) -> Bytes {
+        match (self.round_trip.is_probing(), self.pipe()) {
+            (true, Some(pipe)) => {
+                Window::new(self.window.segments().min(PROBE_WINDOW * pipe)).bytes(self.mss)
+            }
+            _ => self.window.bytes(self.mss),
+        }
+    }
+
+    fn pacing_rate(&self) -> Option<Rate> {
+        self.smoothed.map(|rtt| self.cwnd().per(rtt).max(Rate::bit(1)))
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let phase = match (self.variant, self.learning.growth()) {
+            (Variant::Literal, _) if self.cut_at.is_some() => "recovery",
+            (Variant::Literal, growth) => growth.name(),
+            _ if self.round_trip.is_probing() => "probe round trip",
+            _ if self.filling => Growth::Exponential.name(),
+            _ => "balance",
+        };
+        Snapshot { cwnd: self.cwnd(), ssthresh: None, pacing_rate: self.pacing_rate(), phase }
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Controller> {
+        Box::new(self.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests;

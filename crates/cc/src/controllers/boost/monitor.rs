@@ -1,0 +1,129 @@
+//! The packet loss monitor: losses and their most probable cause.
+//!
+//! A queue that overflows is long: a loss at a round trip of more than 1.25 least ones is congestion. A
+//! queue too short to be seen betrays itself by its losses: 5 points above the usual share in a round
+//! trip are congestion too. All else is random. The usual share is learned in
+//! round trips without a queue, so that a link that loses
+//! 8 % all the time is cut a few times and then believed. Both limits are ours; the paper has none.
+
+use crate::event::{Ack, Loss, Signal};
+use crate::units::Bytes;
+
+/// Queue, as a share of the least round trip, above which losses are overflow.
+const QUEUE: f64 = 0.25;
+/// Share of losses above the usual that is overflow.
+const ABOVE_USUAL: f64 = 0.05;
+/// So many loss events in a round, or fewer, say nothing about their share.
+const FEW: u64 = 5;
+/// Weight of a round in the usual share.
+const WEIGHT: f64 = 0.125;
+
+/// What a loss came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// Bit errors, fading: the rate was not too high.
+    Random,
+    /// A queue overflowed, or a router marked the packet.
+    Congestion,
+}
+
+/// Counts losses per round trip and judges them.
+#[derive(Clone, Debug)]
+pub(super) struct LossMonitor {
+    usual: f64,
+    acked: Bytes,
+    lost: Bytes,
+    /// Loss events since the round began.
+    events: u64,
+    last: Option<Cause>,
+}
+
+impl LossMonitor {
+    pub(super) fn new() -> Self {
+        LossMonitor { usual: 0.0, acked: Bytes::ZERO, lost: Bytes::ZERO, events: 0, last: None }
+    }
+
+    pub(super) fn last(&self) -> Option<Cause> {
+        self.last
+    }
+
+    pub(super) fn on_ack(&mut self, ack: &Ack) {
+        self.acked += ack.acked;
+    }
+
+    /// The share of packets that the path loses without a queue.
+    pub(super) fn usual(&self) -> f64 {
+        self.usual
+    }
+
+    /// A round is over; only one without a queue tells what the path itself loses.
+    pub(super) fn on_round(&mut self, without_queue: bool) {
+        if without_queue {
+            self.usual += WEIGHT * (self.share() - self.usual);
+        }
+        (self.acked, self.lost, self.events) = (Bytes::ZERO, Bytes::ZERO, 0);
+    }
+
+    fn share(&self) -> f64 {
+        let all = self.acked.as_f64() + self.lost.as_f64();
+        if all > 0.0 {
+            self.lost.as_f64() / all
+        } else {
+            0.0
+        }
+    }
+
+    /// Judges a loss at a queue of this share of the least round trip.
+    pub(super) fn on_loss(&mut self, loss: &Loss, queue: f64) -> Cause {
+        self.lost += loss.lost;
+        self.events = self.events.saturating_add(1);
+        let many = self.events > FEW && self.share() > self.usual + ABOVE_USUAL;
+        let cause = if loss.signal == Signal::Ecn || queue > QUEUE || many {
+            Cause::Congestion
+        } else {
+            Cause::Random
+        };
+        if loss.new_episode {
+            self.last = Some(cause);
+        }
+        cause
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{ack, loss};
+
+    #[test]
+    fn a_long_queue_or_a_mark_is_congestion_and_an_empty_queue_chance() {
+        for (queue, signal, cause) in [
+            (0.0, Signal::Gap, Cause::Random),
+            (0.2, Signal::Gap, Cause::Random),
+            (0.3, Signal::Gap, Cause::Congestion),
+            (0.0, Signal::Ecn, Cause::Congestion),
+        ] {
+            let mut monitor = LossMonitor::new();
+            assert_eq!(monitor.on_loss(&loss(1000, 400, signal, true), queue), cause, "{queue} {signal:?}");
+            assert_eq!(monitor.last(), Some(cause));
+        }
+    }
+
+    #[test]
+    fn more_losses_than_usual_are_congestion_until_they_are_usual() {
+        let mut monitor = LossMonitor::new();
+        let mut causes = Vec::new();
+        for round in 0..60u64 {
+            let now = round * 540;
+            monitor.on_round(true);
+            monitor.on_ack(&ack(now, now, 10));
+            // Ten of a hundred.
+            for i in 0..10 {
+                monitor.on_ack(&ack(now, now, 8));
+                causes.push(monitor.on_loss(&loss(now, now, Signal::Gap, i == 0), 0.0));
+            }
+        }
+        assert!(causes[..100].contains(&Cause::Congestion));
+        assert!(!causes[500..].contains(&Cause::Congestion));
+    }
+}

@@ -1,0 +1,127 @@
+//! RTTmin that can be unlearned: a memory of 15 s and a probe, so that flows that joined a standing queue
+//! find the true round trip, and a path that became longer is not taken for a queue. Not in the paper.
+
+use crate::event::Ack;
+use crate::parts::extreme::position;
+use crate::parts::{scaled, WindowedMin};
+use crate::units::{Duration, Time};
+
+/// A least round trip not seen for so long is probed, as in BBR.
+const PROBE_AFTER: Duration = Duration::from_secs(10);
+/// A least round trip not seen for so long is forgotten: a probe and its answer fit between.
+const MEMORY: Duration = Duration::from_secs(15);
+/// A sample within this factor of the least one has seen it: half of the smallest queue wanted.
+const SEEN: f64 = 1.005;
+/// Round trips after a probe's beginning before queues are judged again.
+const SETTLING: f64 = 2.5;
+/// Rounds with a long queue, in a row, that make a longer path likelier than a queue of ours.
+const STUBBORN: u32 = 4;
+/// Room for the queue grows by this factor per round without one, after overflows have shown it small.
+const RECOVERY: f64 = 1.25;
+/// Least room, as a share of the least round trip.
+const ROOM_LEAST: f64 = 0.01;
+
+/// The least round trip, the queue above it, and the probe.
+#[derive(Clone, Debug)]
+pub(super) struct RoundTrip {
+    least: WindowedMin<Duration>,
+    seen: Time,
+    /// The least sample of this round.
+    round: Option<Duration>,
+    long_rounds: u32,
+    probe_until: Option<Time>,
+    settled: Time,
+    /// Least sample since a probe began that may replace the memory.
+    replacing: Option<Duration>,
+    room: f64,
+}
+
+impl RoundTrip {
+    pub(super) fn new() -> Self {
+        RoundTrip {
+            least: WindowedMin::new(position(Time::ZERO + MEMORY)),
+            seen: Time::ZERO,
+            round: None,
+            long_rounds: 0,
+            probe_until: None,
+            settled: Time::ZERO,
+            replacing: None,
+            room: 1.0,
+        }
+    }
+
+    /// RTTmin; absent before the first sample.
+    pub(super) fn least(&self) -> Option<Duration> {
+        self.least.get()
+    }
+
+    /// Greatest queue that is known to fit, as a share of the least round trip.
+    pub(super) fn room(&self) -> f64 {
+        self.room
+    }
+
+    /// Packets were lost to a queue of this share of the least round trip: half of it fits.
+    pub(super) fn lost_at(&mut self, queue: f64) {
+        self.room = self.room.min(queue / 2.0).max(ROOM_LEAST);
+    }
+
+    /// A round passed without a queue.
+    pub(super) fn more_room(&mut self) {
+        self.room = (self.room * RECOVERY).min(1.0);
+    }
+
+    pub(super) fn is_probing(&self) -> bool {
+        self.probe_until.is_some()
+    }
+
+    /// Whether queues tell of a probe rather than of the window.
+    pub(super) fn is_settling(&self, now: Time) -> bool {
+        now < self.settled
+    }
+
+    /// Takes a sample. At a round's end the answer is the standing queue of that round, as a share of the
+    /// least round trip: jitter and bundled ACKs do not stand.
+    pub(super) fn on_ack(&mut self, ack: &Ack) -> Option<f64> {
+        let sample = ack.rtt.latest.max(Duration::from_nanos(1));
+        if self.least().is_none_or(|least| sample <= scaled(least, SEEN)) {
+            self.seen = ack.now;
+        }
+        self.least.update(position(ack.now), sample);
+        if self.probe_until.is_some_and(|until| ack.now >= until) {
+            self.probe_until = None;
+        }
+        if let Some(least) = &mut self.replacing {
+            *least = sample.min(*least);
+            if ack.now >= self.settled {
+                let least = *least;
+                self.least.clear();
+                self.least.update(position(ack.now), least);
+                self.replacing = None;
+            }
+        }
+        if !ack.round_start {
+            self.round = Some(self.round.map_or(sample, |least| least.min(sample)));
+            return None;
+        }
+        let least = self.least()?;
+        let standing = self.round.replace(sample)?;
+        Some(standing.saturating_sub(least).as_secs_f64() / least.as_secs_f64())
+    }
+
+    /// Whether it is time to look for the least round trip; `standing` is the newest standing queue, and
+    /// above `eta` least round trips a queue is long.
+    pub(super) fn wants_probe(&mut self, ack: &Ack, standing: f64, eta: f64) -> bool {
+        self.long_rounds = if 1.0 + standing > eta { self.long_rounds.saturating_add(1) } else { 0 };
+        self.long_rounds >= STUBBORN || ack.now.since(self.seen) > PROBE_AFTER
+    }
+
+    pub(super) fn start_probe(&mut self, ack: &Ack) {
+        if self.long_rounds >= STUBBORN {
+            self.replacing = Some(Duration::MAX);
+        }
+        self.long_rounds = 0;
+        self.seen = ack.now;
+        self.probe_until = Some(ack.now + ack.rtt.latest);
+        self.settled = ack.now + scaled(ack.rtt.latest, SETTLING);
+    }
+}

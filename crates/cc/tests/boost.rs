@@ -1,0 +1,116 @@
+//! BoostTCP on the model link: the cells of paper 000 and what a controller for real links must survive.
+
+mod model;
+
+use model::{run, Path, Run, MSS};
+use skyhaul_cc::{registry, Bytes, Controller, Duration, Rate, Setup, Time};
+
+fn build(name: &str) -> Box<dyn Controller> {
+    registry::build(name, &Setup::new(MSS)).expect("a known name")
+}
+
+fn seconds(name: &str, path: &Path, length: u64) -> Run {
+    run(path, &mut *build(name), Duration::from_secs(length))
+}
+
+fn check(what: &str, value: f64, range: std::ops::RangeInclusive<f64>) {
+    println!("{what}: {value:.3}");
+    assert!(range.contains(&value), "{what}: {value} is outside {range:?}");
+}
+
+/// Seconds until 500 MB have arrived, the last second counted in proportion.
+fn time_for_500_mb(run: &Run) -> f64 {
+    let mut missing = 500e6;
+    for (second, entry) in run.seconds.iter().enumerate() {
+        let received = entry.received.as_f64();
+        if received >= missing {
+            return second as f64 + missing / received;
+        }
+        missing -= received;
+    }
+    f64::INFINITY
+}
+
+/// A cell of paper 000: 1 Gbit/s, a queue of one bandwidth-delay product.
+fn paper_000(rtt: u64, loss: f64) -> Path {
+    let path = Path::new(Rate::mbit(1000), Duration::from_millis(rtt));
+    Path { loss, queue: path.rate.bdp(path.rtt), initial_rtt: path.rtt, ..path }
+}
+
+#[test]
+fn boost_is_at_least_as_fast_as_bbr_and_ten_times_as_fast_as_reno() {
+    for (rtt, loss) in [(20, 0.0), (20, 0.005), (50, 0.0005), (100, 0.0), (100, 0.0005), (100, 0.005)] {
+        let path = paper_000(rtt, loss);
+        let time = |name| time_for_500_mb(&seconds(name, &path, 9));
+        let boost = time("boost");
+        let what = format!("{rtt} ms, loss {loss}");
+        check(&format!("{what}: boost over BBR"), time("bbr") / boost, 1.0..=1.4);
+        // The fact sheet's mean for a start that doubles per round trip, in payload: 1448 of 1538 bytes.
+        let doubling = match rtt {
+            20 => 908.0,
+            50 => 849.0,
+            _ => 759.0,
+        };
+        check(
+            &format!("{what}: boost over doubling"),
+            4000.0 / boost * (1448.0 / 1538.0) / doubling,
+            0.93..=1.1,
+        );
+        if loss > 0.0 {
+            let reno = seconds("newreno", &path, 9);
+            let ratio = 500e6 / boost / (reno.received(0, 9).as_f64() / 9.0);
+            check(&format!("{what}: boost over NewReno"), ratio, 10.0..=1000.0);
+        }
+    }
+}
+
+#[test]
+fn the_literal_reading_falls_as_one_over_the_loss() {
+    // The fact sheet: x2, beta 0.8: 672 and 90 Mbit/s at 0.05 and 0.5 %; x3, beta 0.9: 752 and 387.
+    let rate = |loss| 4000.0 / time_for_500_mb(&seconds("boost-literal", &paper_000(100, loss), 120));
+    let (few, many) = (rate(0.0005), rate(0.005));
+    check("Mbit/s at 0.05 %", few, 500.0..=880.0);
+    check("Mbit/s at 0.5 %", many, 30.0..=390.0);
+}
+
+#[test]
+fn boost_fills_lossy_links_of_all_kinds() {
+    let ms = Duration::from_millis;
+    for (rate, rtt, loss, queue) in [
+        (150, 540, 0.012, 5_000_000),
+        (150, 800, 0.012, 5_000_000),
+        (10, 540, 0.012, 675_000),
+        (100, 20, 0.005, 250_000),
+        (5, 40, 0.005, 50_000),
+        (10, 550, 0.0, 37_500),
+    ] {
+        let path = Path {
+            loss,
+            queue: Bytes(queue),
+            ..Path { rtt: ms(rtt), rate: Rate::mbit(rate), ..Path::geo(1) }
+        };
+        let run = seconds("boost", &path, 60);
+        let sent = run.received(20, 60).0 / MSS.0 + run.dropped(20, 60);
+        check("  of it overflowed", run.dropped(20, 60) as f64 / sent as f64, 0.0..=0.01);
+        check(&format!("{rate} Mbit/s, {rtt} ms: link used"), run.used(path.rate, 20, 60), 0.95..=1.001);
+    }
+}
+
+#[test]
+fn boost_survives_a_fade_an_outage_and_a_longer_path() {
+    let (ms, s) = (Duration::from_millis, Time::from_secs);
+    let full = Rate::mbit(150);
+    let fade =
+        Path { changes: vec![(s(10), Rate::kbit(37_500), ms(540)), (s(20), full, ms(540))], ..Path::geo(1) };
+    let run = seconds("boost", &fade, 60);
+    check("faded to a quarter", run.used(Rate::kbit(37_500), 11, 20), 0.9..=1.002);
+    check("20 s after the fade", run.used(full, 40, 60), 0.9..=1.002);
+
+    let outage = Path { outages: vec![(s(10), s(13))], ..Path::geo(1) };
+    let run = seconds("boost", &outage, 30);
+    check("7 s after an outage of 3 s", run.used(full, 20, 30), 0.9..=1.002);
+
+    let longer = Path { changes: vec![(s(10), full, ms(800))], ..Path::geo(1) };
+    let run = seconds("boost", &longer, 60);
+    check("on the longer path", run.used(full, 30, 60), 0.9..=1.002);
+}
