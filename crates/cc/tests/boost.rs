@@ -2,7 +2,7 @@
 
 mod model;
 
-use model::{run, Path, Run, MSS};
+use model::{run, share, Path, Run, MSS};
 use skyhaul_cc::{registry, Bytes, Controller, Duration, Rate, Setup, Time};
 
 fn build(name: &str) -> Box<dyn Controller> {
@@ -113,4 +113,26 @@ fn boost_survives_a_fade_an_outage_and_a_longer_path() {
     let longer = Path { changes: vec![(s(10), full, ms(800))], ..Path::geo(1) };
     let run = seconds("boost", &longer, 60);
     check("on the longer path", run.used(full, 30, 60), 0.9..=1.002);
+}
+
+#[test]
+fn three_boost_flows_share_a_link_equally_from_the_fortieth_second_on() {
+    // Paper 000, section 4.2.2, figures 10 to 12: flows begin at 0, 10 and 20 s; 100 ms, no loss.
+    for rate in [100, 1000] {
+        let path = Path {
+            rate: Rate::mbit(rate),
+            queue: Rate::mbit(rate).bdp(Duration::from_millis(100)),
+            ..paper_000(100, 0.0)
+        };
+        let mut flows: Vec<_> = (0..3).map(|i| (Time::from_secs(i * 10), build("boost"))).collect();
+        let received = share(&path, &mut flows, Duration::from_secs(60));
+        let rates: Vec<f64> = received
+            .iter()
+            .map(|flow| flow[40..60].iter().map(|b| b.bits()).sum::<u64>() as f64 / 20.0)
+            .collect();
+        let sum: f64 = rates.iter().sum();
+        let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
+        check(&format!("{rate} Mbit/s: Jain's index"), sum * sum / (3.0 * squares), 0.95..=1.0);
+        check(&format!("{rate} Mbit/s: link used"), sum / path.rate.as_f64(), 0.9..=1.001);
+    }
 }

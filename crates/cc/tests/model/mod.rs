@@ -143,7 +143,32 @@ struct Sender<'a> {
     losses: u64,
 }
 
-impl Sender<'_> {
+impl<'a> Sender<'a> {
+    fn new(controller: &'a mut dyn Controller, initial_rtt: Duration) -> Self {
+        Sender {
+            controller,
+            records: VecDeque::new(),
+            first: 0,
+            in_flight: Bytes::ZERO,
+            rtt: RttEstimator::new(initial_rtt),
+            rounds: Rounds::new(),
+            episodes: Episodes::new(),
+            delivery: DeliveryEstimator::new(),
+            next_departure: Time::ZERO,
+            sent_bytes: Bytes::ZERO,
+            last_news: Time::ZERO,
+            backoff: 0,
+            losses: 0,
+        }
+    }
+
+    fn on_timeout(&mut self, now: Time) {
+        self.backoff += 1;
+        self.last_news = now;
+        let end = self.next_seq();
+        self.declare_lost(now, end, Signal::Timeout);
+    }
+
     fn next_seq(&self) -> u64 {
         self.first + self.records.len() as u64
     }
@@ -255,27 +280,61 @@ impl Sender<'_> {
     }
 }
 
+/// Runs several controllers from their start times on one bottleneck, every packet acknowledged; returns
+/// what each received in each second.
+pub fn share(path: &Path, flows: &mut [(Time, Box<dyn Controller>)], length: Duration) -> Vec<Vec<Bytes>> {
+    let end = Time::ZERO + length;
+    let mut received = vec![vec![Bytes::ZERO; length.as_secs() as usize + 1]; flows.len()];
+    let mut senders: Vec<_> = flows
+        .iter_mut()
+        .map(|(start, controller)| {
+            let sender =
+                Sender { next_departure: *start, ..Sender::new(&mut **controller, path.initial_rtt) };
+            (sender, VecDeque::<(Time, u64)>::new())
+        })
+        .collect();
+    let mut free_at = Time::ZERO;
+    let mut now = Time::ZERO;
+    loop {
+        // The earliest event; equal times are served in order of flows, ACKs first.
+        let mut next = (Time::MAX, 0, 0);
+        for (i, (sender, acks)) in senders.iter().enumerate() {
+            let ack = acks.front().map_or(Time::MAX, |(at, _)| *at);
+            let departure = sender.ready_at(now, None).unwrap_or(Time::MAX);
+            next = next.min((ack, 0, i)).min((departure, 1, i)).min((sender.timeout_at().max(now), 2, i));
+        }
+        let (at, kind, i) = next;
+        if at > end {
+            return received;
+        }
+        now = at;
+        let (sender, acks) = &mut senders[i];
+        match kind {
+            0 => {
+                let (_, seq) = acks.pop_front().expect("looked at it");
+                received[i][now.since_start().as_secs() as usize] += MSS;
+                sender.on_ack(now, &[seq]);
+            }
+            1 => {
+                let seq = sender.send(now, None);
+                free_at = free_at.max(now);
+                if path.rate.bytes_in(free_at.since(now)) <= path.queue {
+                    free_at += path.rate.time_for(MSS);
+                    acks.push_back((free_at + path.rtt, seq));
+                }
+            }
+            _ => sender.on_timeout(now),
+        }
+    }
+}
+
 /// Runs a controller on a path for a time.
 pub fn run(path: &Path, controller: &mut dyn Controller, length: Duration) -> Run {
     let mut chance = Lcg::new(path.seed);
     let end = Time::ZERO + length;
     let mut result =
         Run { seconds: vec![Second::default(); length.as_secs() as usize + 1], ..Run::default() };
-    let mut sender = Sender {
-        controller,
-        records: VecDeque::new(),
-        first: 0,
-        in_flight: Bytes::ZERO,
-        rtt: RttEstimator::new(path.initial_rtt),
-        rounds: Rounds::new(),
-        episodes: Episodes::new(),
-        delivery: DeliveryEstimator::new(),
-        next_departure: Time::ZERO,
-        sent_bytes: Bytes::ZERO,
-        last_news: Time::ZERO,
-        backoff: 0,
-        losses: 0,
-    };
+    let mut sender = Sender::new(controller, path.initial_rtt);
     let mut arrivals: VecDeque<(Time, u64)> = VecDeque::new();
     let mut acks: VecDeque<(Time, Vec<u64>)> = VecDeque::new();
     let mut waiting: Vec<u64> = Vec::new();
@@ -328,10 +387,7 @@ pub fn run(path: &Path, controller: &mut dyn Controller, length: Duration) -> Ru
                 (entry.cwnd, entry.phase) = (snapshot.cwnd, snapshot.phase);
             }
         } else if next == timeout && next < departure {
-            sender.backoff += 1;
-            sender.last_news = now;
-            let end = sender.next_seq();
-            sender.declare_lost(now, end, Signal::Timeout);
+            sender.on_timeout(now);
         } else {
             let seq = sender.send(now, path.source);
             result.packets += 1;
