@@ -146,7 +146,12 @@ impl Session {
         self.flows.map.len()
     }
 
+    /// The next event. Flows may overtake the other end's hello on the way; they are heard of after it.
     pub(crate) fn poll_event(&mut self) -> Option<SessionEvent> {
+        let waits = self.flows.pool.is_none() && self.closing.is_none();
+        if waits {
+            return None;
+        }
         self.events.pop_front()
     }
 
@@ -303,7 +308,7 @@ impl Session {
             }
             (Control::Hello { floor, pool, .. }, none @ None) => {
                 *none = Some(Pool::new(floor, pool));
-                self.events.push_back(SessionEvent::Ready);
+                self.events.push_front(SessionEvent::Ready);
             }
             (Control::Consumed { stream, total }, Some(pool)) => {
                 if let Some(flow) = self.flows.map.get_mut(&stream) {
@@ -335,7 +340,7 @@ impl Session {
     }
 
     fn violate(&mut self, code: u32, what: &'static str) {
-        self.events.push_back(SessionEvent::Violated { what });
+        self.events.push_front(SessionEvent::Violated { what });
         self.closing = Some((code, what));
     }
 

@@ -17,7 +17,7 @@ use quinn_proto::{
     ClientConfig, ConnectionError, ConnectionHandle, DatagramEvent, EcnCodepoint, Endpoint, EndpointConfig,
     Event as QuicEvent, HashedConnectionIdGenerator, Incoming, ServerConfig, Transmit,
 };
-use skyhaul_cc::{Bytes, Controller, Time};
+use skyhaul_cc::{Bytes, Controller, Duration, Time};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -85,7 +85,23 @@ struct Peer {
     down: bool,
     /// This end connected.
     client: bool,
+    /// Until then the handshake must be through.
+    deadline: Time,
 }
+
+impl Peer {
+    fn is_late(&self, now: Time) -> bool {
+        !self.up && !self.down && now >= self.deadline
+    }
+}
+
+/// A handshake is two round trips; whoever needs longer than this with all repetitions is not coming.
+const HANDSHAKE: Duration = Duration::from_secs(30);
+/// With so many handshakes under way, a stranger must first show that it receives at its address
+/// (RFC 9000 §8.1.2) …
+const VALIDATE_ABOVE: usize = 16;
+/// … and with so many, wait.
+const HANDSHAKES: usize = 256;
 
 /// One end of the accelerator.
 pub struct Tunnel {
@@ -176,11 +192,12 @@ impl Tunnel {
             .endpoint
             .connect(self.epoch.instant(now), client, remote, SERVER_NAME)
             .map_err(|error| setup_error("connect")(&error))?;
-        Ok(self.add(handle, conn, prepared, true))
+        Ok(self.add(now, handle, conn, prepared, true))
     }
 
     fn add(
         &mut self,
+        now: Time,
         handle: ConnectionHandle,
         conn: quinn_proto::Connection,
         prepared: Prepared,
@@ -194,7 +211,19 @@ impl Tunnel {
         let memory = Memory { floor: FLOOR, pool: self.config.memory.0 };
         let session = Session::new(channel, memory);
         self.by_handle.insert(handle.0, peer);
-        self.peers.insert(peer, Peer { session, handle, remote, key: None, up: false, down: false, client });
+        self.peers.insert(
+            peer,
+            Peer {
+                session,
+                handle,
+                remote,
+                key: None,
+                up: false,
+                down: false,
+                client,
+                deadline: now + HANDSHAKE,
+            },
+        );
         self.mark(peer);
         peer
     }
@@ -244,12 +273,23 @@ impl Tunnel {
             self.endpoint.ignore(incoming);
             return;
         };
+        let under_way = self.peers.values().filter(|entry| !entry.up && !entry.down).count();
+        if under_way >= HANDSHAKES {
+            self.endpoint.ignore(incoming);
+            return;
+        }
+        if under_way >= VALIDATE_ABOVE && !incoming.remote_address_validated() && incoming.may_retry() {
+            if let Ok(transmit) = self.endpoint.retry(incoming, &mut response) {
+                self.respond(transmit, response);
+            }
+            return;
+        }
         let prepared = prepare(&self.config.tuning, is_v6(incoming.remote_address()));
         let mut server = ServerConfig::with_crypto(tls);
         server.transport_config(prepared.transport.clone());
         match self.endpoint.accept(incoming, self.epoch.instant(now), &mut response, Some(Arc::new(server))) {
             Ok((handle, conn)) => {
-                let peer = self.add(handle, conn, prepared, false);
+                let peer = self.add(now, handle, conn, prepared, false);
                 self.after(now, peer);
             }
             Err(error) => {
@@ -266,6 +306,9 @@ impl Tunnel {
         for peer in all {
             if let Some(entry) = self.peers.get_mut(&peer) {
                 entry.session.channel().handle_timeout(now);
+                if entry.is_late(now) {
+                    self.abandon(now, peer, "the handshake did not end in time".to_owned());
+                }
                 self.after(now, peer);
             }
         }
@@ -274,7 +317,11 @@ impl Tunnel {
     /// When to call [`handle_timeout`](Self::handle_timeout) and [`poll_transmit`](Self::poll_transmit)
     /// next, if nothing else happens.
     pub fn poll_timeout(&mut self) -> Option<Time> {
-        self.peers.values_mut().filter_map(|entry| entry.session.channel().next_wake()).min()
+        let wakes = self.peers.values_mut().filter_map(|entry| {
+            let handshake = (!entry.up && !entry.down).then_some(entry.deadline);
+            [entry.session.channel().next_wake(), handshake].into_iter().flatten().min()
+        });
+        wakes.min()
     }
 
     /// Works off what connections have to say since the last look.

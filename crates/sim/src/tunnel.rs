@@ -304,6 +304,7 @@ impl Pair {
             Event::Down { reason, .. } => end.down = Some(reason.to_string()),
             Event::KeyRefused { .. } => {}
             Event::Opened { flow, open } => {
+                assert!(end.up.is_some(), "a flow was heard of before its channel");
                 let Target::Address(destination) = open.destination else {
                     return end.tunnel.refuse(flow, Refusal::NoSuchName);
                 };

@@ -328,3 +328,42 @@ fn a_gateway_with_another_key_is_refused() {
         assert!(pair.down(dir).is_some_and(|why| why.contains("key")), "{dir:?}: {:?}", pair.down(dir));
     }
 }
+
+/// Number of the terminal's datagram that ends the handshake and has its hello behind that.
+const HELLO: u64 = 1;
+
+#[test]
+fn a_flow_that_overtakes_the_hello_waits_for_it() {
+    let mut scenario = geo();
+    scenario.forward.loss = skyhaul_cc::Share::ZERO;
+    let transfers = vec![Transfer::new(Dir::Forward, 100_000), Transfer::new(Dir::Forward, 1)];
+    let mut pair = Pair::new(&scenario, plan(&scenario, "rate"), transfers).unwrap();
+    // It is lost. The end of the handshake is repeated first, the gateway's hello comes, flows are opened,
+    // and the terminal's own hello is repeated behind them.
+    pair.meddle(Box::new(|dir, number| {
+        if dir == Dir::Forward && number == HELLO {
+            Duration::from_secs(86_400)
+        } else {
+            Duration::ZERO
+        }
+    }));
+    pair.run(seconds(30));
+    assert_intact(&mut pair);
+}
+
+#[test]
+fn a_handshake_that_never_ends_is_given_up() {
+    let scenario = geo();
+    let mut pair =
+        Pair::new(&scenario, plan(&scenario, "rate"), vec![Transfer::new(Dir::Forward, 1)]).unwrap();
+    // Nothing of the terminal's but its very first datagrams arrives within the day.
+    pair.meddle(Box::new(|dir, number| {
+        if dir == Dir::Forward && number > 0 {
+            Duration::from_secs(86_400)
+        } else {
+            Duration::ZERO
+        }
+    }));
+    pair.run(seconds(100));
+    assert!(pair.down(Dir::Back).is_some_and(|why| why.contains("handshake")), "{:?}", pair.down(Dir::Back));
+}
