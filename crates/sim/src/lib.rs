@@ -1,4 +1,4 @@
-//! Virtual clock, link elements, scenarios and the channel over simulated links.
+//! Virtual clock, link elements, scenarios, TCP and the channel over simulated links.
 //!
 //! One link model ([`link::Link`]) and one scenario format ([`scenario::Scenario`]) serve both the
 //! simulator and the real-time emulator. Nothing here reads a clock or an unseeded generator.

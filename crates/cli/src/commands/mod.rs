@@ -7,4 +7,5 @@ pub mod link;
 pub mod list;
 pub mod pair;
 pub mod run;
+pub mod simulate;
 pub mod terminal;

@@ -12,6 +12,7 @@ use skyhaul_live::testbed::scheme::Scheme;
 use skyhaul_live::testbed::workload::Job;
 use skyhaul_sim::scenario::Scenario;
 
+use super::simulate;
 use crate::failure::Failure;
 use crate::screen::progress::Line;
 use crate::screen::rows::{self, Format};
@@ -26,6 +27,8 @@ use crate::screen::rows::{self, Format};
     skyhaul run p1.down-270 --scheme direct:cubic,direct:bbr --bytes 16MiB --max-seconds 20\n  \
     skyhaul run p1.down-270 --scheme skyhaul:rate --bytes 512MiB --format json\n  \
     skyhaul run p1.up-270 --scheme direct:bbr,skyhaul:rate --workload http-objects\n\
+    As anybody, in virtual time:\n  \
+    skyhaul run p1.down-270 --on sim --cc cubic,hybla,bbr,rate --bytes 64MiB --seeds 5\n\
     `skyhaul list` shows scenarios, schemes and workloads.")]
 pub struct Args {
     /// Scenario: an id of the catalogue or a path to a TOML file.
@@ -34,8 +37,11 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Testbed::Hosts)]
     on: Testbed,
     /// Schemes, separated by commas.
-    #[arg(long, value_name = "LIST", value_delimiter = ',', required = true)]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
     scheme: Vec<Scheme>,
+    /// With `--on sim`: congestion controllers, separated by commas.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with_all = ["scheme", "workload"])]
+    cc: Vec<String>,
     /// What the client does; the scenario's own workload if not given.
     #[arg(long, value_name = "NAME")]
     workload: Option<Job>,
@@ -43,7 +49,8 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = size)]
     bytes: Option<Bytes>,
     /// How often each scheme runs, with seeds SEED, SEED+1 and so on.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, visible_alias = "seeds", value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
     /// Number that decides the luck of the packets and the content of the file.
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -63,15 +70,28 @@ enum Testbed {
     Hosts,
     /// The same with a cable in place of the link: what the programs themselves cost.
     Cable,
+    /// TCP in virtual time: no programs, no waiting, the same result for the same seed. Wants `--cc`.
+    Sim,
 }
 
 /// Carries the command out.
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
+    let scenario = Scenario::find(&args.scenario).map_err(Failure::request)?;
     let on = match args.on {
         Testbed::Hosts => On::Hosts,
         Testbed::Cable => On::Cable,
+        Testbed::Sim => return simulated(&args, &scenario),
     };
-    let scenario = Scenario::find(&args.scenario).map_err(Failure::request)?;
+    if !args.cc.is_empty() {
+        return Err(Failure::request(
+            "--cc is for --on sim; programs take --scheme direct:NAME or skyhaul:NAME",
+        ));
+    }
+    if args.scheme.is_empty() {
+        return Err(Failure::request(
+            "--scheme is missing: one or more of `skyhaul list`, such as --scheme direct:bbr",
+        ));
+    }
     let job = args.workload.unwrap_or_else(|| Job::from(scenario.workload.kind));
     let bytes = args.bytes.unwrap_or(scenario.workload.bytes);
     let limit = args.max_seconds.unwrap_or(match job {
@@ -91,6 +111,22 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     }
     rows::print(&results, &scenario, args.format)?;
     Ok(status(&results))
+}
+
+fn simulated(args: &Args, scenario: &Scenario) -> Result<ExitCode, Failure> {
+    if args.cc.is_empty() {
+        return Err(Failure::request("--on sim wants --cc with controllers, such as --cc newreno,cubic,bbr"));
+    }
+    let bytes = simulate::size(scenario, args.bytes);
+    let plan = simulate::Plan {
+        scenario,
+        controllers: &args.cc,
+        bytes,
+        seed: args.seed,
+        seeds: args.repeat,
+        limit: args.max_seconds.unwrap_or(if bytes.is_some() { TRANSFER } else { STREAM }),
+    };
+    simulate::run(&plan, args.format)
 }
 
 /// One run with its line of progress.

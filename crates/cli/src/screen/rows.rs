@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 
 use clap::ValueEnum;
+use serde::Serialize;
 use skyhaul_live::testbed::row::Row;
 use skyhaul_sim::scenario::Scenario;
 
@@ -29,6 +30,11 @@ pub fn print(rows: &[Row], scenario: &Scenario, format: Format) -> Result<(), Fa
         Format::Json => json(rows)?,
         Format::Csv => csv(rows)?,
     };
+    show(&text)
+}
+
+/// Prints results on standard output.
+pub fn show(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         // The reader has seen enough, as in `skyhaul run ... | head`.
@@ -38,12 +44,13 @@ pub fn print(rows: &[Row], scenario: &Scenario, format: Format) -> Result<(), Fa
 }
 
 /// One array, one object for each row, ready for a file or a pipe.
-pub fn json(rows: &[Row]) -> Result<String, Failure> {
+pub fn json<R: Serialize>(rows: &[R]) -> Result<String, Failure> {
     let text = serde_json::to_string_pretty(rows);
     text.map(|text| text + "\n").map_err(|error| Failure::request(format!("cannot write JSON: {error}")))
 }
 
-fn csv(rows: &[Row]) -> Result<String, Failure> {
+/// A header and a line for each row.
+pub fn csv<R: Serialize>(rows: &[R]) -> Result<String, Failure> {
     let failure = |error: &dyn std::fmt::Display| Failure::request(format!("cannot write CSV: {error}"));
     let mut writer = csv::Writer::from_writer(Vec::new());
     for row in rows {

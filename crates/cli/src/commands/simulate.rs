@@ -1,0 +1,272 @@
+//! `skyhaul run --on sim`: controllers on TCP in virtual time.
+
+use std::num::NonZeroUsize;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use serde::Serialize;
+use skyhaul_cc::units::{Bytes, Rate, Time};
+use skyhaul_cc::{registry, Setup};
+use skyhaul_sim::scenario::{Scenario, WorkloadKind};
+use skyhaul_sim::stats;
+use skyhaul_sim::tcp::TcpOptions;
+use skyhaul_sim::world::{Flow, World};
+
+use crate::failure::Failure;
+use crate::screen::numbers::{mbit, percent, seconds};
+use crate::screen::rows::{self, Format};
+use crate::screen::table::{Align, Table};
+
+/// What to simulate.
+pub struct Plan<'a> {
+    /// The link and the way the data goes.
+    pub scenario: &'a Scenario,
+    /// Names of controllers.
+    pub controllers: &'a [String],
+    /// Size of the transfer; none for what the time allows.
+    pub bytes: Option<Bytes>,
+    /// First seed.
+    pub seed: u64,
+    /// How many seeds from there.
+    pub seeds: u32,
+    /// Virtual time after which a transfer is stopped.
+    pub limit: Duration,
+}
+
+/// The result of one run. Names, units and meaning are those of the lab's rows.
+#[derive(Clone, Debug, Serialize)]
+struct Row {
+    scenario: String,
+    on: &'static str,
+    /// The congestion controller of the TCP sender.
+    scheme: String,
+    workload: &'static str,
+    bytes: u64,
+    received_bytes: u64,
+    complete: bool,
+    seconds: f64,
+    goodput_bit_per_s: f64,
+    limit_bit_per_s: f64,
+    fraction_of_limit: Option<f64>,
+    /// Simulated bytes have no content that could be compared.
+    integrity_ok: Option<bool>,
+    /// False if the run failed; `error` says why.
+    valid: bool,
+    error: Option<String>,
+    seed: u64,
+    /// Segments sent, each transmission counted.
+    sent_segments: u64,
+    /// Of these, sent again.
+    retransmitted_segments: u64,
+    /// Of these, sent again needlessly: an earlier copy arrives.
+    spurious_segments: u64,
+    timeouts: u64,
+    queue_dropped_packets: u64,
+}
+
+/// Runs every controller with every seed, as many at once as there are cores, and prints the rows.
+pub fn run(plan: &Plan<'_>, format: Format) -> Result<ExitCode, Failure> {
+    for name in plan.controllers {
+        registry::build(name, &setup(plan.scenario)).map_err(Failure::request)?;
+    }
+    let runs: Vec<(&str, u64)> = plan
+        .controllers
+        .iter()
+        .flat_map(|name| (0..u64::from(plan.seeds)).map(move |i| (name.as_str(), plan.seed.wrapping_add(i))))
+        .collect();
+    let results = Mutex::new(vec![None; runs.len()]);
+    let next = AtomicUsize::new(0);
+    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    std::thread::scope(|scope| {
+        for _ in 0..cores.min(runs.len()) {
+            scope.spawn(|| loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                let Some(&(name, seed)) = runs.get(index) else { break };
+                let row = one(plan, name, seed);
+                results.lock().expect("no run panics while it holds the results")[index] = Some(row);
+            });
+        }
+    });
+    let results = results.into_inner().expect("no run panics while it holds the results");
+    let results: Vec<Row> = results.into_iter().flatten().collect();
+    let text = match format {
+        Format::Text => text(&results, plan),
+        Format::Json => rows::json(&results)?,
+        Format::Csv => rows::csv(&results)?,
+    };
+    rows::show(&text)?;
+    Ok(ExitCode::from(u8::from(!results.iter().all(|row| row.valid))))
+}
+
+/// What the controllers are told: the payload rate of the link, for those that want it.
+fn setup(scenario: &Scenario) -> Setup {
+    let options = TcpOptions::default();
+    let direction = scenario.direction(scenario.workload.kind.data());
+    let packet = options.mss + options.headers + direction.rate_base.overhead();
+    let rate = direction.rate.scale(options.mss.as_f64() / packet.as_f64());
+    Setup { link_rate: Some(rate), ..Setup::new(options.mss) }
+}
+
+fn one(plan: &Plan<'_>, name: &str, seed: u64) -> Row {
+    let scenario = plan.scenario;
+    let data = scenario.workload.kind.data();
+    let mut world = World::on(scenario, data, seed);
+    let error = match registry::build(name, &setup(scenario)) {
+        Ok(controller) => {
+            world.add(Flow { bytes: plan.bytes, ..Flow::new(controller) });
+            world.run(Time::ZERO + plan.limit).err().map(|failure| failure.to_string())
+        }
+        Err(unknown) => Some(unknown.to_string()),
+    };
+    let outcome = world.outcomes().pop();
+    let delivered = outcome.as_ref().map_or(Bytes::ZERO, |outcome| outcome.delivered);
+    let counters = outcome.as_ref().map(|outcome| outcome.counters).unwrap_or_default();
+    let end = outcome.as_ref().and_then(|outcome| outcome.finished);
+    let goodput = outcome.map_or(Rate::ZERO, |outcome| outcome.goodput(world.now()));
+    let bytes = plan.bytes.unwrap_or(delivered);
+    let limit = scenario.limit_of(data, bytes.max(Bytes(1)), TcpOptions::default().mss);
+    Row {
+        scenario: scenario.id.clone(),
+        on: "sim",
+        scheme: name.to_owned(),
+        workload: scenario.workload.kind.name(),
+        bytes: bytes.0,
+        received_bytes: delivered.0,
+        complete: end.is_some() || plan.bytes.is_none(),
+        seconds: end.unwrap_or(world.now()).as_secs_f64(),
+        goodput_bit_per_s: goodput.as_f64(),
+        limit_bit_per_s: limit.as_f64(),
+        fraction_of_limit: (limit > Rate::ZERO).then(|| goodput.as_f64() / limit.as_f64()),
+        integrity_ok: None,
+        valid: error.is_none(),
+        error,
+        seed,
+        sent_segments: counters.sent,
+        retransmitted_segments: counters.again,
+        spurious_segments: counters.spurious,
+        timeouts: counters.timeouts,
+        queue_dropped_packets: world.forward().counters().queue_full.packets,
+    }
+}
+
+fn text(results: &[Row], plan: &Plan<'_>) -> String {
+    let mut table = Table::new(&[
+        ("controller", Align::Left),
+        (if plan.seeds > 1 { "Mbit/s mean" } else { "Mbit/s" }, Align::Point),
+        ("95 % interval", Align::Left),
+        ("% of limit", Align::Point),
+        ("time s", Align::Point),
+        ("sent again %", Align::Point),
+        ("needlessly %", Align::Point),
+        ("timeouts", Align::Point),
+        ("", Align::Left),
+    ]);
+    let groups: Vec<Vec<&Row>> = plan
+        .controllers
+        .iter()
+        .map(|name| results.iter().filter(|row| row.scheme == *name).collect::<Vec<_>>())
+        .filter(|group| !group.is_empty())
+        .collect();
+    let mean = |group: &[&Row], of: &dyn Fn(&Row) -> f64| {
+        stats::mean(&group.iter().map(|row| of(row)).collect::<Vec<_>>()).unwrap_or(0.0)
+    };
+    let rate = |group: &[&Row]| mean(group, &|row| row.goodput_bit_per_s);
+    let most = groups.iter().map(|group| rate(group)).fold(0.0, f64::max);
+    for group in &groups {
+        let rates: Vec<f64> = group.iter().map(|row| row.goodput_bit_per_s).collect();
+        let interval = stats::mean_interval(&rates).map_or(String::new(), |interval| {
+            format!("{} to {}", mbit(interval.low.max(0.0)), mbit(interval.high))
+        });
+        let of_sent = |part: fn(&Row) -> u64| {
+            percent(mean(group, &|row| part(row) as f64 / row.sent_segments.max(1) as f64))
+        };
+        let state = match (group.iter().all(|row| row.valid), group.iter().all(|row| row.complete)) {
+            (false, _) => "failed",
+            (true, false) => "stopped",
+            (true, true) => "",
+        };
+        table.row(
+            groups.len() > 1 && rate(group) == most,
+            vec![
+                group[0].scheme.clone(),
+                mbit(rate(group)),
+                interval,
+                percent(mean(group, &|row| row.fraction_of_limit.unwrap_or(0.0))),
+                seconds(mean(group, &|row| row.seconds)),
+                of_sent(|row| row.retransmitted_segments),
+                of_sent(|row| row.spurious_segments),
+                format!("{:.1}", mean(group, &|row| row.timeouts as f64)),
+                state.to_owned(),
+            ],
+        );
+    }
+    let size = plan.bytes.map_or(String::new(), |bytes| format!(" of {bytes}"));
+    let last = plan.seed.wrapping_add(u64::from(plan.seeds) - 1);
+    let seeds =
+        if plan.seeds > 1 { format!("seeds {} to {last}", plan.seed) } else { format!("seed {last}") };
+    let Scenario { id, title, .. } = plan.scenario;
+    let mut text = format!("{id}: {title}; TCP end to end in virtual time{size}; {seeds}\n{table}");
+    if groups.len() > 1 {
+        text.push_str("* best\n");
+    }
+    for row in results {
+        if let Some(error) = &row.error {
+            text.push_str(&format!("{error}\n"));
+        } else if !row.complete {
+            text.push_str(&format!(
+                "{} (seed {}) was stopped after {} s with {:.1} of {:.1} MB; --max-seconds allows more\n",
+                row.scheme,
+                row.seed,
+                row.seconds,
+                row.received_bytes as f64 / 1e6,
+                row.bytes as f64 / 1e6,
+            ));
+        }
+    }
+    text
+}
+
+/// The size of the transfer: as asked, or the scenario's; a stream has none.
+pub fn size(scenario: &Scenario, asked: Option<Bytes>) -> Option<Bytes> {
+    asked.or((scenario.workload.kind != WorkloadKind::Iperf3).then_some(scenario.workload.bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan<'a>(scenario: &'a Scenario, controllers: &'a [String]) -> Plan<'a> {
+        let bytes = Some(Bytes::mib(2));
+        Plan { scenario, controllers, bytes, seed: 1, seeds: 2, limit: Duration::from_secs(20) }
+    }
+
+    #[test]
+    fn a_table_has_a_line_for_each_controller_and_says_what_was_stopped() {
+        let scenario = Scenario::find("p1.down-270").unwrap();
+        let controllers = ["newreno".to_owned(), "rate".to_owned()];
+        let plan = plan(&scenario, &controllers);
+        let rows: Vec<Row> = [("newreno", 1), ("newreno", 2), ("rate", 1), ("rate", 2)]
+            .map(|(name, seed)| one(&plan, name, seed))
+            .into();
+        let text = text(&rows, &plan);
+        assert!(text.lines().any(|line| line.starts_with("* rate")), "{text}");
+        assert!(text.contains("newreno (seed 2) was stopped after 20 s"), "{text}");
+        assert!(text.contains("seeds 1 to 2"), "{text}");
+        assert!(rows.iter().all(|row| row.fraction_of_limit.is_some_and(|share| share > 0.0 && share < 1.0)));
+    }
+
+    #[test]
+    fn rows_carry_the_keys_of_the_lab() {
+        let scenario = Scenario::find("p1.down-270").unwrap();
+        let controllers = ["rate".to_owned()];
+        let json = rows::json(&[one(&plan(&scenario, &controllers), "rate", 1)]).unwrap();
+        for key in ["scenario", "on", "scheme", "workload", "bytes", "seconds", "goodput_bit_per_s"] {
+            assert!(json.contains(&format!("\"{key}\": ")), "{json}");
+        }
+        for key in ["limit_bit_per_s", "fraction_of_limit", "integrity_ok", "valid", "seed"] {
+            assert!(json.contains(&format!("\"{key}\": ")), "{json}");
+        }
+    }
+}
