@@ -110,6 +110,8 @@ pub(super) struct Host {
     /// In order of sending; the front is outstanding, or the queue is empty.
     records: VecDeque<Record>,
     in_flight: Bytes,
+    /// When the first packet with a record left. Those of the handshake have none.
+    first_sent: Option<Time>,
     /// The ACK being read: bytes and newest send time.
     acked: Bytes,
     newest: Option<Time>,
@@ -129,6 +131,7 @@ impl Host {
             delivery: DeliveryEstimator::new(),
             records: VecDeque::new(),
             in_flight: Bytes::ZERO,
+            first_sent: None,
             acked: Bytes::ZERO,
             newest: None,
             lost_packets: 0,
@@ -150,6 +153,7 @@ impl Host {
     }
 
     pub(super) fn on_sent(&mut self, at: Time, bytes: Bytes) {
+        self.first_sent.get_or_insert(at);
         let state = self.delivery.on_sent(at, self.in_flight);
         self.in_flight += bytes;
         self.records.push_back(Record { at, bytes, state, outstanding: true });
@@ -220,6 +224,9 @@ impl Host {
     }
 
     fn lost(&mut self, now: Time, sent_at: Time, persistent: bool, counted: Bytes, overhead: Bytes) {
+        if self.first_sent.is_none_or(|first| sent_at < first) {
+            return;
+        }
         let mut lost = Bytes::ZERO;
         let mut packets = 0;
         let mut newest = None;
