@@ -356,7 +356,10 @@ impl Channel {
         if after.acks != before.acks {
             self.acknowledged();
         }
-        if eliciting(&after) != eliciting(&before) {
+        // The datagram that ends the handshake holds packets of two kinds, which are lost and
+        // acknowledged apart; it is not worth a record.
+        let ends_handshake = after.crypto != before.crypto;
+        if eliciting(&after) != eliciting(&before) && !ends_handshake {
             self.host.on_sent(self.last_sent, bytes);
         }
         if after.stream != before.stream {
