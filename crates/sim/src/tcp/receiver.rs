@@ -52,8 +52,8 @@ pub struct Receiver {
     options: AckOptions,
     next: u64,
     above: Ranges,
-    /// One segment of each of the last blocks that grew, the newest first.
-    recent: [u64; FEW],
+    /// The last blocks that grew, the newest first; empty ranges are none.
+    recent: [(u64, u64); FEW],
     waiting: u32,
     due: Option<Time>,
     last_ack: Option<Time>,
@@ -68,7 +68,7 @@ impl Receiver {
             options,
             next: 0,
             above: Ranges::default(),
-            recent: [u64::MAX; FEW],
+            recent: [(0, 0); FEW],
             waiting: 0,
             due: None,
             last_ack: None,
@@ -138,12 +138,12 @@ impl Receiver {
     }
 
     fn remember(&mut self, seq: u64) {
-        let block = self.above.around(seq);
-        let (old, above) = (self.recent, &self.above);
-        let others =
-            old.into_iter().filter(|&old| above.around(old).is_some_and(|other| Some(other) != block));
-        let mut newest = std::iter::once(seq).chain(others);
-        self.recent = std::array::from_fn(|_| newest.next().unwrap_or(u64::MAX));
+        let Some(block) = self.above.around(seq) else { return };
+        // A block that grew has swallowed those it touched.
+        let others = self.recent.into_iter().filter(|old| old.1 > self.next && old.0 < old.1);
+        let mut newest =
+            std::iter::once(block).chain(others.filter(|old| old.1 < block.0 || old.0 > block.1));
+        self.recent = std::array::from_fn(|_| newest.next().unwrap_or((0, 0)));
     }
 
     fn sacks(&self) -> Sacks {
@@ -154,7 +154,7 @@ impl Receiver {
             SackBlocks::All => Sacks::all(self.above.iter()),
             SackBlocks::Most(most) => {
                 let mut sacks = Sacks::default();
-                let blocks = self.recent.iter().filter_map(|&seq| self.above.around(seq));
+                let blocks = self.recent.into_iter().filter(|block| block.1 > self.next);
                 blocks.take(usize::from(most)).for_each(|block| sacks.push(block));
                 sacks
             }
@@ -165,6 +165,8 @@ impl Receiver {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
 
     const MS: fn(u64) -> Time = Time::from_millis;
 
@@ -192,6 +194,33 @@ mod tests {
         let filled = receiver.on_segment(MS(9), 1).unwrap();
         assert_eq!((filled.next, filled.sacks.blocks()), (3, &[(4, 7), (8, 9)][..]));
         assert_eq!(receiver.held(), 4);
+    }
+
+    proptest! {
+        #[test]
+        fn blocks_are_whole_ranges_of_what_arrived_the_one_that_grew_first(
+            seqs in prop::collection::vec(0..40u64, 1..60)
+        ) {
+            let mut receiver = Receiver::new(AckOptions { every: 1, ..AckOptions::default() });
+            let (mut arrived, mut most) = (BTreeSet::new(), 0);
+            for seq in seqs {
+                let fresh = arrived.insert(seq);
+                let ack = receiver.on_segment(MS(0), seq).expect("an ACK for each");
+                prop_assert_eq!(ack.next, (0..).find(|n| !arrived.contains(n)).unwrap());
+                prop_assert_eq!(ack.duplicate, !fresh);
+                for &(start, end) in ack.sacks.blocks() {
+                    prop_assert!((start..end).all(|n| arrived.contains(&n)) && start > ack.next);
+                    prop_assert!(!arrived.contains(&(start - 1)) && !arrived.contains(&end));
+                }
+                if fresh && seq > ack.next {
+                    prop_assert!(ack.sacks.blocks().first().is_some_and(|&(s, e)| (s..e).contains(&seq)));
+                }
+                // Four blocks are remembered; what more there ever was is forgotten.
+                let held = receiver.above.iter().count();
+                most = most.max(held);
+                prop_assert!(most > FEW || ack.sacks.blocks().len() == held.min(3));
+            }
+        }
     }
 
     #[test]
