@@ -144,3 +144,29 @@ fn number(out: &mut impl Write, name: &str, value: Option<u128>) -> io::Result<(
         None => write!(out, ",\"{name}\":null"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_those_of_the_manual() {
+        let mut trace = JsonLines::new(Vec::new());
+        let segment = Segment { seq: 7, payload: Bytes(1448), again: true };
+        let dropped = Some(Cause::QueueFull);
+        trace.note(Time::ZERO, 0, &Note::Sent { segment, dropped, in_flight: Bytes(2896) });
+        trace.note(Time::from_micros(5), 1, &Note::Arrived { seq: 7, in_order: 3 });
+        let state = Snapshot { cwnd: Bytes(14_480), ssthresh: None, pacing_rate: None, phase: "slow start" };
+        let smoothed = Some(Duration::from_millis(1));
+        trace.note(Time::ZERO, 0, &Note::Acked { next: 8, state, smoothed, in_flight: Bytes::ZERO });
+        trace.note(Time::ZERO, 0, &Note::Done { bytes: Bytes(1448) });
+        let text = String::from_utf8(trace.finish().unwrap()).unwrap();
+        let expected = [
+            r#"{"at":0,"flow":0,"event":"sent","seq":7,"payload":1448,"again":true,"dropped":"queue full","in_flight":2896}"#,
+            r#"{"at":5000,"flow":1,"event":"arrived","seq":7,"in_order":3}"#,
+            r#"{"at":0,"flow":0,"event":"acked","next":8,"cwnd":14480,"ssthresh":null,"pacing_bit_per_s":null,"srtt_ns":1000000,"in_flight":0,"phase":"slow start"}"#,
+            r#"{"at":0,"flow":0,"event":"done","bytes":1448}"#,
+        ];
+        assert_eq!(text.lines().collect::<Vec<_>>(), expected);
+    }
+}
