@@ -3,7 +3,9 @@
 mod model;
 
 use model::{run, share, Path, Run, MSS};
-use skyhaul_cc::{registry, Bytes, Controller, Duration, Rate, Setup, Time};
+use skyhaul_cc::controllers::boost::{Boost, Cause, Variant};
+use skyhaul_cc::{registry, Ack, Bytes, Controller, Duration, Loss, Rate, Sent, Setup, Snapshot, Time};
+use std::sync::{Arc, Mutex};
 
 fn build(name: &str) -> Box<dyn Controller> {
     registry::build(name, &Setup::new(MSS)).expect("a known name")
@@ -135,4 +137,67 @@ fn three_boost_flows_share_a_link_equally_from_the_fortieth_second_on() {
         check(&format!("{rate} Mbit/s: Jain's index"), sum * sum / (3.0 * squares), 0.95..=1.0);
         check(&format!("{rate} Mbit/s: link used"), sum / path.rate.as_f64(), 0.9..=1.001);
     }
+}
+
+/// Boost with a list of what its packet loss monitor said, one entry per episode.
+#[derive(Clone, Debug)]
+struct Watched {
+    boost: Boost,
+    verdicts: Arc<Mutex<Vec<Cause>>>,
+}
+
+impl Controller for Watched {
+    fn name(&self) -> &'static str {
+        self.boost.name()
+    }
+    fn on_sent(&mut self, sent: &Sent) {
+        self.boost.on_sent(sent);
+    }
+    fn on_ack(&mut self, ack: &Ack) {
+        self.boost.on_ack(ack);
+    }
+    fn on_loss(&mut self, loss: &Loss) {
+        self.boost.on_loss(loss);
+        if loss.new_episode {
+            self.verdicts.lock().expect("nobody panics with it").extend(self.boost.last_cause());
+        }
+    }
+    fn cwnd(&self) -> Bytes {
+        self.boost.cwnd()
+    }
+    fn pacing_rate(&self) -> Option<Rate> {
+        self.boost.pacing_rate()
+    }
+    fn snapshot(&self) -> Snapshot {
+        self.boost.snapshot()
+    }
+    fn boxed_clone(&self) -> Box<dyn Controller> {
+        Box::new(self.clone())
+    }
+}
+
+/// Share of the episodes that the monitor took for congestion.
+fn congested_share(path: &Path, length: u64) -> f64 {
+    let verdicts = Arc::default();
+    let boost = Boost::new(&Setup::new(MSS), Variant::Discriminating);
+    let mut watched = Watched { boost, verdicts: Arc::clone(&verdicts) };
+    run(path, &mut watched, Duration::from_secs(length));
+    let verdicts = verdicts.lock().expect("nobody panics with it");
+    assert!(!verdicts.is_empty(), "no loss at all");
+    verdicts.iter().filter(|cause| **cause == Cause::Congestion).count() as f64 / verdicts.len() as f64
+}
+
+#[test]
+fn the_loss_monitor_tells_random_losses_from_overflow() {
+    for (rtt, loss) in [(100, 0.001), (100, 0.05), (540, 0.012)] {
+        let path = Path { loss, ..Path::new(Rate::mbit(150), Duration::from_millis(rtt)) };
+        check(
+            &format!("{rtt} ms, random loss {loss}: judged congestion"),
+            congested_share(&path, 60),
+            0.0..=0.05,
+        );
+    }
+    // No random loss: what is lost, the first growth lost to the queue's end.
+    let path = paper_000(100, 0.0);
+    check("queue's end: judged congestion", congested_share(&path, 5), 0.9..=1.0);
 }

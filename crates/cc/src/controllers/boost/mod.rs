@@ -44,6 +44,9 @@
 //! Joining flows measure an RTTmin with others' queue in it; the probe of any large flow empties the
 //! queue for all, and the next probes fall together.
 //!
+//! After losses to a short queue the queue wanted is at most half of that, and grows back by a quarter per
+//! round trip without one. Ten segments are given up only on a timeout.
+//!
 //! Readings and differences, both variants (the fact sheet has the reasons):
 //! * B and B' are compared once per packet-timed round trip; per ACK they differ by noise.
 //! * F_S / (T - T_S) is the host's delivery-rate sample. The paper starts from B = 0; here from the first
