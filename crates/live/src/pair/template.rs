@@ -79,7 +79,7 @@ fn link(plan: &Plan, rate: Option<Rate>, direction: &str) -> String {
     format!(
         "[link]\n\
          # Congestion controller for what this end sends: bbr (finds the rate), rate (is told the rate, fastest),\n\
-         # one of those that `skyhaul list` shows.\n\
+         # or any other that `skyhaul list` shows, for comparison.\n\
          controller = {}\n\
          # IP rate of the link {direction}; the controller \"rate\" needs it.\n\
          {}\n\
