@@ -634,11 +634,6 @@ impl Tunnel {
     pub fn flow_count(&self) -> usize {
         self.peers.values().filter(|entry| !entry.down).map(|entry| entry.session.flow_count()).sum()
     }
-
-    /// Nothing is left to send or to wait for: all channels are closed and drained.
-    pub fn is_idle(&self) -> bool {
-        self.peers.is_empty()
-    }
 }
 
 fn batch(transmit: &Transmit) -> Batch {
