@@ -1,7 +1,7 @@
 //! The one interface between a congestion controller and whatever carries its packets.
 
 use crate::event::{Ack, Loss, Sent};
-use crate::units::{Bytes, Duration, Rate};
+use crate::units::{Ber, Bytes, Duration, Rate};
 use std::fmt::Debug;
 
 /// What a controller is told before the first packet.
@@ -18,10 +18,16 @@ pub struct Setup {
     /// Rate of the link in this direction, packets counted as the host counts them, where the
     /// operator gives it. Only controllers that say so use it.
     pub link_rate: Option<Rate>,
+    /// Round trip of the connection to be as fast as: RTT0 of Hybla and of the enhanced controller,
+    /// RTT_ref of HYBIC. None leaves each its paper's.
+    pub reference_rtt: Option<Duration>,
+    /// Bit error rate of the link, where the operator gives it: p_bit of HSWA-TCP, which estimates it
+    /// otherwise.
+    pub ber: Option<Ber>,
 }
 
 impl Setup {
-    /// Ten segments of `mss`, no known threshold or rate, 333 ms assumed (RFC 9002 §6.2.2).
+    /// Ten segments of `mss`, nothing known of threshold, rate, reference or errors, 333 ms assumed (RFC 9002 §6.2.2).
     pub fn new(mss: Bytes) -> Self {
         Setup {
             mss,
@@ -29,6 +35,8 @@ impl Setup {
             initial_ssthresh: None,
             initial_rtt: Duration::from_millis(333),
             link_rate: None,
+            reference_rtt: None,
+            ber: None,
         }
     }
 }

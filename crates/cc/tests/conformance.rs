@@ -3,7 +3,9 @@
 use proptest::prelude::*;
 use skyhaul_cc::tape::Event;
 use skyhaul_cc::window::{CEILING_SEGMENTS, FLOOR_SEGMENTS};
-use skyhaul_cc::{registry, Ack, Bytes, Controller, Duration, Loss, Rate, Rtt, Sent, Setup, Signal, Time};
+use skyhaul_cc::{
+    registry, Ack, Ber, Bytes, Controller, Duration, Loss, Rate, Rtt, Sent, Setup, Signal, Time,
+};
 
 const MSS: Bytes = Bytes(1500);
 const RTT: Duration = Duration::from_millis(540);
@@ -96,6 +98,8 @@ proptest! {
             initial_ssthresh: ssthresh.map(Bytes),
             initial_rtt,
             link_rate: Some(Rate::bit(rate)),
+            reference_rtt: (rate % 3 > 0).then_some(initial_rtt),
+            ber: Ber::new(rate as f64 / u64::MAX as f64),
         };
         for mut controller in every_controller(&setup) {
             check_bounds(&*controller);

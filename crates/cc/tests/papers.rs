@@ -72,7 +72,7 @@ fn hswa_beats_scps_by_the_square_root_of_its_step() {
     for (ber, length, least) in [(1e-8, 500, 7.0), (1e-5, 500, 5.0)] {
         let ratio = mean(|seed| {
             let path = paper_003(ber, seed);
-            let mut hswa = Hswa::new(&Setup::new(MSS)).with_ber(Ber::new(ber).expect("a share"));
+            let mut hswa = Hswa::new(&Setup { ber: Ber::new(ber), ..Setup::new(MSS) });
             let hswa = run(&path, &mut hswa, Duration::from_secs(length));
             goodput_003(&hswa, length) / goodput_003(&seconds("scps", &path, length), length)
         });
@@ -87,8 +87,8 @@ fn hswas_window_obeys_the_square_root_law_given_or_estimating_the_error_rate() {
     {
         let ratio = mean(|seed| {
             let path = paper_003(ber, seed);
-            let hswa = Hswa::new(&Setup::new(MSS));
-            let mut hswa = if given { hswa.with_ber(Ber::new(ber).expect("a share")) } else { hswa };
+            let ber = Ber::new(ber).filter(|_| given);
+            let mut hswa = Hswa::new(&Setup { ber, ..Setup::new(MSS) });
             let window = run(&path, &mut hswa, Duration::from_secs(400)).mean_window;
             window / libm::sqrt(1.5 * step / path.loss)
         });
@@ -115,7 +115,7 @@ fn enhanced_beats_hybla_of_the_same_reference_by_the_square_root_of_three_and_no
         mean(|seed| {
             let path = paper_002(1e-6, big, seed);
             let mut enhanced = Enhanced::new(&setup_002(), Reading::Resolved);
-            let mut hybla = Hybla::with_rtt0(&setup_002(), rtt0);
+            let mut hybla = Hybla::new(&Setup { reference_rtt: Some(rtt0), ..setup_002() });
             let length = Duration::from_secs(600);
             let enhanced = run(&path, &mut enhanced, length).received(0, 600).as_f64();
             enhanced / run(&path, &mut hybla, length).received(0, 600).as_f64()

@@ -16,7 +16,7 @@
 //!
 //! | symbol   | here            | unit     | default                             |
 //! |----------|-----------------|----------|-------------------------------------|
-//! | RTT0     | [`RTT0`]        | s        | 75 ms; [`Enhanced::with_rtt0`]      |
+//! | RTT0     | [`RTT0`]        | s        | [`Setup::reference_rtt`] or 75 ms   |
 //! | ρ        | `rho`           | 1        | 7.33 at 550 ms                      |
 //! | W        | `window`        | segments | [`Setup::initial_window`], 10       |
 //! | N        | `backlog`       | segments |                                     |
@@ -81,12 +81,12 @@ pub struct Enhanced {
 }
 
 impl Enhanced {
-    /// A controller at its initial window, with a reference round trip of 75 ms.
+    /// A controller at its initial window; the reference round trip is the set-up's or the paper's.
     pub fn new(setup: &Setup, reading: Reading) -> Self {
         let window = Window::from_bytes(setup.initial_window, setup.mss);
         Enhanced {
             mss: setup.mss,
-            rtt0: RTT0,
+            rtt0: setup.reference_rtt.unwrap_or(RTT0).max(Duration::from_nanos(1)),
             reading,
             window,
             ssthresh: setup.initial_ssthresh.map_or(f64::INFINITY, |bytes| segments(bytes, setup.mss)),
@@ -94,12 +94,6 @@ impl Enhanced {
             smoothed: None,
             cut_at: None,
         }
-    }
-
-    /// The same with another reference round trip; zero counts as a nanosecond.
-    pub fn with_rtt0(mut self, rtt0: Duration) -> Self {
-        self.rtt0 = rtt0.max(Duration::from_nanos(1));
-        self
     }
 
     fn rho(&self, rtt: Duration) -> f64 {
@@ -287,6 +281,16 @@ mod tests {
         (0..20).for_each(|_| enhanced.on_ack(&Ack { rtt: rtt(MS(550)), ..ack(550, 0, 50) }));
         let grown = (enhanced.window.segments() - 1000.0) / (22.0f64 / 3.0).powi(2);
         assert!((0.95..=1.0).contains(&grown), "{grown}");
+    }
+
+    #[test]
+    fn the_set_up_may_name_the_reference_round_trip() {
+        let setup = Setup { reference_rtt: Some(MS(150)), ..Setup::new(MSS) };
+        let enhanced = Enhanced::new(&setup, Reading::Resolved);
+        // rho is 2: twice 2² - 1 far from any threshold.
+        let mut copy = enhanced.clone();
+        copy.on_ack(&Ack { round_start: true, in_flight: MSS * 9, rtt: rtt(MS(300)), ..ack(300, 0, 1) });
+        assert!((copy.window.segments() - 16.0).abs() < 1e-9, "{}", copy.window.segments());
     }
 
     #[test]

@@ -19,7 +19,7 @@
 //! |----------|-------------------|--------------|------------------------------------|
 //! | W        | `window`          | segments     | [`Setup::initial_window`], 10      |
 //! | A        | [`STEEPNESS`]     | segments     | 10                                 |
-//! | p_bit    | `errors`          | per bit      | estimated; [`Hswa::with_ber`]      |
+//! | p_bit    | `errors`          | per bit      | [`Setup::ber`], or estimated       |
 //! | AvgRTT   | `RoundMean`       | s            | mean of the round's samples        |
 //! | Unit_TD  | half of `rtt.min` | s            |                                    |
 //! | BaseTD   | `base`            | s            | [`PERIODS`] periods                |
@@ -94,13 +94,13 @@ enum Errors {
 }
 
 impl Hswa {
-    /// A controller at its initial window that estimates the bit error rate.
+    /// A controller at its initial window that estimates the bit error rate unless the set-up gives it.
     pub fn new(setup: &Setup) -> Self {
         Hswa {
             mss: setup.mss,
             window: Window::from_bytes(setup.initial_window, setup.mss),
             ssthresh: setup.initial_ssthresh.map_or(f64::INFINITY, |bytes| segments(bytes, setup.mss)),
-            errors: Errors::Counted { acked: 0.0, lost: 0.0 },
+            errors: setup.ber.map_or(Errors::Counted { acked: 0.0, lost: 0.0 }, Errors::Configured),
             doubling: true,
             step: 0.0,
             period: 0,
@@ -109,12 +109,6 @@ impl Hswa {
             smoothed: None,
             cut_at: None,
         }
-    }
-
-    /// The same on a link of known bit error rate.
-    pub fn with_ber(mut self, ber: Ber) -> Self {
-        self.errors = Errors::Configured(ber);
-        self
     }
 
     /// The same with a BaseTD that is never forgotten.
@@ -238,9 +232,12 @@ mod tests {
 
     /// A window of 1000 segments past its doubling, at a bit error rate.
     fn growing(ber: f64) -> Hswa {
-        let setup =
-            Setup { initial_window: MSS * 1000, initial_ssthresh: Some(MSS * 1000), ..Setup::new(MSS) };
-        Hswa::new(&setup).with_ber(Ber::new(ber).unwrap())
+        Hswa::new(&Setup {
+            initial_window: MSS * 1000,
+            initial_ssthresh: Some(MSS * 1000),
+            ber: Ber::new(ber),
+            ..Setup::new(MSS)
+        })
     }
 
     /// One round trip of `latest`, 500 ACKs for two segments each.

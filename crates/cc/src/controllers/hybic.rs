@@ -16,7 +16,7 @@
 //!
 //! | symbol  | here         | unit         | default                                       |
 //! |---------|--------------|--------------|-----------------------------------------------|
-//! | RTT_ref | [`RTT_REF`]  | s            | 100 ms; [`Hybic::with_reference`]             |
+//! | RTT_ref | [`RTT_REF`]  | s            | [`Setup::reference_rtt`] or 100 ms            |
 //! | γ       | [`GAMMA`]    | segments     | 128; ρ γ gives way to a configured ssthresh   |
 //! | A       | [`SCALE`]    | segments/s³  | 0.4                                           |
 //! | β       | [`KEPT`]     | share kept   | 0.7                                           |
@@ -74,11 +74,11 @@ struct Epoch {
 }
 
 impl Hybic {
-    /// A controller at its initial window with the paper's reference round trip.
+    /// A controller at its initial window; the reference round trip is the set-up's or the paper's.
     pub fn new(setup: &Setup) -> Self {
         Hybic {
             mss: setup.mss,
-            reference: RTT_REF,
+            reference: setup.reference_rtt.unwrap_or(RTT_REF).max(Duration::from_nanos(1)),
             window: Window::from_bytes(setup.initial_window, setup.mss),
             ssthresh: setup.initial_ssthresh.map(|bytes| segments(bytes, setup.mss)),
             w_max: 0.0,
@@ -88,12 +88,6 @@ impl Hybic {
             cut_at: None,
             last_ack: Time::ZERO,
         }
-    }
-
-    /// The same with another reference round trip; zero counts as a nanosecond.
-    pub fn with_reference(mut self, reference: Duration) -> Self {
-        self.reference = reference.max(Duration::from_nanos(1));
-        self
     }
 
     fn rho(&self, rtt: Duration) -> f64 {
@@ -216,6 +210,15 @@ mod tests {
         // 22.87 * 128 = 2927 segments.
         assert!((hybic.window.segments() - 2927.36).abs() < 0.01, "{}", hybic.window.segments());
         assert!(!hybic.slow_start);
+    }
+
+    #[test]
+    fn the_set_up_may_name_the_reference_round_trip() {
+        let reference_rtt = Some(FAR / 4);
+        let mut hybic = Hybic::new(&Setup { reference_rtt, ..Setup::new(MSS) });
+        (0..100).for_each(|i| hybic.on_ack(&Ack { rtt: rtt(FAR), ..ack(2287 + i, 0, 1) }));
+        // rho is 4: slow start ends at 4 * 128 segments, and the curve begins level.
+        assert!((511.9..=515.0).contains(&hybic.window.segments()), "{}", hybic.window.segments());
     }
 
     #[test]

@@ -14,7 +14,7 @@
 //!
 //! | symbol   | here         | unit     | default                             |
 //! |----------|--------------|----------|-------------------------------------|
-//! | RTT0     | [`RTT0`]     | s        | 25 ms                               |
+//! | RTT0     | [`RTT0`]     | s        | [`Setup::reference_rtt`] or 25 ms   |
 //! | RTT      | `rtt.min`    | s        | least round trip                    |
 //! | ρ        | `rho`        | 1        | 21.6 at 540 ms                      |
 //! | W        | `window`     | segments | [`Setup::initial_window`], 10       |
@@ -60,18 +60,13 @@ pub struct Hybla {
 }
 
 impl Hybla {
-    /// A controller at its initial window with the paper's reference round trip.
+    /// A controller at its initial window; the reference round trip is the set-up's (ns-3 has 50 ms,
+    /// papers use 25 to 75 ms) or the paper's.
     pub fn new(setup: &Setup) -> Self {
-        Hybla::with_rtt0(setup, RTT0)
-    }
-
-    /// A controller with another reference round trip (ns-3 has 50 ms; papers use 25 to 75 ms); zero
-    /// counts as a nanosecond.
-    pub fn with_rtt0(setup: &Setup, rtt0: Duration) -> Self {
         let window = Window::from_bytes(setup.initial_window, setup.mss);
         Hybla {
             mss: setup.mss,
-            rtt0: rtt0.max(Duration::from_nanos(1)),
+            rtt0: setup.reference_rtt.unwrap_or(RTT0).max(Duration::from_nanos(1)),
             window,
             ssthresh: setup.initial_ssthresh.map_or(f64::INFINITY, |bytes| segments(bytes, setup.mss)),
             blind_limit: window.segments(),
@@ -183,6 +178,23 @@ mod tests {
         // rho = 540 / 25 = 21.6.
         let grown = hybla.window.segments() - 1000.0;
         assert!(grown > 0.8 * 21.6 * 21.6 && grown < 21.6 * 21.6, "{grown}");
+    }
+
+    #[test]
+    fn the_set_up_may_name_the_reference_round_trip() {
+        let at = |reference_rtt| {
+            let mut hybla = Hybla::new(&Setup {
+                initial_window: MSS * 1000,
+                initial_ssthresh: Some(MSS * 1000),
+                reference_rtt,
+                ..Setup::new(MSS)
+            });
+            hybla.on_ack(&ack(540, 0, 1));
+            hybla.window.segments() - 1000.0
+        };
+        // A ninth of the growth at three times the reference.
+        let ratio = at(None) / at(Some(RTT0 * 3));
+        assert!((ratio - 9.0).abs() < 1e-6, "{ratio}");
     }
 
     #[test]
