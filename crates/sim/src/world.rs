@@ -1,7 +1,7 @@
 //! Flows that share a link, in virtual time.
 //!
-//! Data goes through one forward [`Link`], acknowledgments through one return [`Link`]. Of events at the
-//! same moment, arriving data comes first, then arriving acknowledgments, then timers in the order they
+//! Data goes through one forward [`Link`], acknowledgments through one return [`Link`], or both through a
+//! [`Carrier`] that uses them. Of events at the same moment, arriving data comes first, then arriving acknowledgments, then timers in the order they
 //! were set. The run is a pure function of its plan and seed.
 
 use std::collections::VecDeque;
@@ -11,8 +11,9 @@ use skyhaul_cc::tape::Tape;
 use skyhaul_cc::units::{Bytes, Duration, Rate, Time};
 use skyhaul_cc::{Controller, Rtt};
 
+use crate::carrier::{Carrier, Links, Packet};
 use crate::clock::Events;
-use crate::link::{Fate, Link};
+use crate::link::{Cause, Fate, Link};
 use crate::scenario::{Dir, Scenario};
 use crate::tcp::{AckOptions, AckPacket, Receiver, Sender, SenderCounters, TcpOptions};
 use crate::trace::{Note, Observer};
@@ -122,6 +123,7 @@ pub struct World {
     now: Time,
     forward: Link,
     back: Link,
+    carrier: Option<Box<dyn Carrier>>,
     data: Air<(u32, u64)>,
     acks: Air<(u32, AckPacket)>,
     timers: Events<(u32, Timer)>,
@@ -183,6 +185,7 @@ impl World {
             now: Time::ZERO,
             forward,
             back,
+            carrier: None,
             data: Air::default(),
             acks: Air::default(),
             timers: Events::new(),
@@ -199,6 +202,11 @@ impl World {
     /// A world on a scenario's link, data going the way of `data`.
     pub fn on(scenario: &Scenario, data: Dir, seed: u64) -> Self {
         World::new(scenario.link(data, seed), scenario.link(data.opposite(), seed), seed)
+    }
+
+    /// Lets `carrier` take all packets from now on, in place of the bare links.
+    pub fn carry(&mut self, carrier: Box<dyn Carrier>) {
+        self.carrier = Some(carrier);
     }
 
     /// Lets `observer` hear everything from now on.
@@ -253,13 +261,18 @@ impl World {
         while self.unfinished > 0 {
             let times =
                 [self.data.next_at(), self.acks.next_at(), self.timers.next_at().unwrap_or(Time::MAX)];
-            let next = times[0].min(times[1]).min(times[2]);
+            let carrier = self.carrier.as_ref().map_or(Time::MAX, |carrier| carrier.next_at());
+            let next = times[0].min(times[1]).min(times[2]).min(carrier);
             if next > until || next == Time::MAX {
                 break;
             }
             self.at_once = if next > self.now { 0 } else { self.at_once + 1 };
             self.now = next;
             self.events += 1;
+            if next == carrier {
+                self.advance_carrier();
+                continue;
+            }
             let flow = if next == times[0] {
                 self.on_data()
             } else if next == times[1] {
@@ -437,15 +450,9 @@ impl World {
         let now = self.now;
         let index = flow as usize;
         while let Some(segment) = self.ends[index].sender.poll_transmit(now) {
-            let fate = self.forward.offer(now, segment.payload + self.ends[index].headers);
+            let size = segment.payload + self.ends[index].headers;
+            let dropped = self.send(Packet::Data { flow, seq: segment.seq }, size);
             let end = &mut self.ends[index];
-            let dropped = match fate {
-                Fate::Delivered { at } => {
-                    self.data.push(at, (flow, segment.seq));
-                    None
-                }
-                Fate::Dropped(cause) => Some(cause),
-            };
             end.sender.on_fate(&segment, dropped.is_none());
             self.note(index, |end| Note::Sent { segment, dropped, in_flight: end.sender.in_flight() });
         }
@@ -456,10 +463,43 @@ impl World {
     }
 
     fn acknowledge(&mut self, flow: u32, ack: AckPacket) {
-        let end = &self.ends[flow as usize];
-        if let Fate::Delivered { at } = self.back.offer(self.now, end.ack_size) {
-            self.acks.push(at + end.access, (flow, ack));
+        self.send(Packet::Ack { flow, ack }, self.ends[flow as usize].ack_size);
+    }
+
+    /// Sends a packet and says why it is dropped, if it is.
+    fn send(&mut self, packet: Packet, size: Bytes) -> Option<Cause> {
+        let mut links = Links { forward: &mut self.forward, back: &mut self.back };
+        if let Some(carrier) = &mut self.carrier {
+            return carrier.offer(self.now, packet, size, &mut links);
         }
+        match links.of(packet.dir()).offer(self.now, size) {
+            Fate::Delivered { at } => {
+                self.arrive(at, packet);
+                None
+            }
+            Fate::Dropped(cause) => Some(cause),
+        }
+    }
+
+    fn arrive(&mut self, at: Time, packet: Packet) {
+        match packet {
+            Packet::Data { flow, seq } => self.data.push(at, (flow, seq)),
+            Packet::Ack { flow, ack } => {
+                self.acks.push(at + self.ends[flow as usize].access, (flow, ack));
+            }
+        }
+    }
+
+    fn advance_carrier(&mut self) {
+        let Some(mut carrier) = self.carrier.take() else { return };
+        carrier.advance(self.now, &mut Links { forward: &mut self.forward, back: &mut self.back });
+        while let Some(packet) = carrier.poll() {
+            if let Packet::Data { flow, seq } = packet {
+                self.ends[flow as usize].sender.on_arrival(seq);
+            }
+            self.arrive(self.now, packet);
+        }
+        self.carrier = Some(carrier);
     }
 
     fn arm_receiver(&mut self, flow: u32) {

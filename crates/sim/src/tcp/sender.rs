@@ -234,6 +234,11 @@ impl Sender {
         self.board.on_fate(segment.seq, arrives);
     }
 
+    /// Tells that segment `seq` arrives after all, repaired on its way; only the statistics want to know.
+    pub fn on_arrival(&mut self, seq: u64) {
+        self.board.on_fate(seq, true);
+    }
+
     /// When the next segment may leave, if only its pace holds it back.
     pub fn departure(&self) -> Option<Time> {
         self.allowed().map(|_| self.next_departure)
