@@ -5,7 +5,7 @@ use super::source::{Allow, Source};
 use super::{Finding, Weight};
 
 /// Crates that decide and never act.
-const PURE: [&str; 3] = ["crates/cc/", "crates/pep/", "crates/sim/"];
+const PURE: [&str; 4] = ["crates/cc/", "crates/pep/", "crates/sim/", "crates/lab/"];
 
 /// What a pure crate never names, and what it does instead.
 const NOT_PURE: [(&[&str], &str); 5] = [
