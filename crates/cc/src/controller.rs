@@ -1,7 +1,7 @@
 //! The one interface between a congestion controller and whatever carries its packets.
 
-use crate::event::{Ack, Loss, Sent};
-use crate::units::{Ber, Bytes, Duration, Rate};
+use crate::event::{Ack, Loss, Report, Sent, Train};
+use crate::units::{Ber, Bytes, Duration, Rate, Time};
 use std::fmt::Debug;
 
 /// What a controller is told before the first packet.
@@ -68,6 +68,14 @@ pub trait Controller: Debug + Send + Sync {
     fn on_ack(&mut self, ack: &Ack);
     /// Packets were declared lost or marked.
     fn on_loss(&mut self, loss: &Loss);
+    /// The far end reported what became of a packet. Only hosts with such reports call this, and only
+    /// controllers that read them need it.
+    fn on_report(&mut self, _report: &Report) {}
+    /// Asked by hosts with reports when a packet may leave and no train is under way: a train to begin
+    /// with that packet, if one is due. Answering it begins it.
+    fn poll_train(&mut self, _now: Time) -> Option<Train> {
+        None
+    }
     /// Bytes that may be in flight now; at least two segments.
     fn cwnd(&self) -> Bytes;
     /// Rate at which packets may leave; `None` leaves the spacing to the host, which then paces at

@@ -1,5 +1,8 @@
 //! What a controller hears. Hosts compute `new_episode`, `round_start` and `delivery_rate` with
 //! [`crate::parts`], so that no controller repeats them and all hosts agree.
+//!
+//! Hosts whose far end reports receive times tell a [`Report`] per packet besides, in the order of
+//! sending, before the [`Ack`] of the same news. A retransmission is a packet of its own there.
 
 use crate::units::{Bytes, Duration, Rate, Time};
 
@@ -78,4 +81,34 @@ pub struct Loss {
     /// The lost packet was sent after the previous reduction: a new recovery episode
     /// (RFC 9002 §7.3.2). A window is cut at most once per episode.
     pub new_episode: bool,
+}
+
+/// What became of one packet, as the far end reported it: exactly once per packet, in the order of
+/// sending. A packet is told as lost once three sent later have arrived (RFC 9002 §6.1.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// When the report was taken in.
+    pub now: Time,
+    /// When the packet left.
+    pub sent_at: Time,
+    /// When it arrived, on the receiver's clock, moved so that it never lies before `sent_at`: only
+    /// differences mean anything. Nothing if it was lost.
+    pub received_at: Option<Time>,
+    /// Size of the packet.
+    pub bytes: Bytes,
+    /// The train it belonged to, by [`Train::number`].
+    pub train: Option<u32>,
+}
+
+/// Packets that are to leave as one train, so that their spacing at the receiver tells of the path.
+/// They are ordinary data. The average pace stays as it was: after a train the host waits as long as
+/// its packets would have taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Train {
+    /// The controller's own number for it.
+    pub number: u32,
+    /// How many packets, at least two to be of any use. It ends sooner when window or data end.
+    pub packets: u32,
+    /// Pace inside the train; nothing for back to back.
+    pub pace: Option<Rate>,
 }

@@ -1,6 +1,7 @@
 //! Congestion controllers as pure state machines.
 //!
-//! A controller hears [`Sent`], [`Ack`] and [`Loss`] and answers with a window and a pacing rate. It
+//! A controller hears [`Sent`], [`Ack`] and [`Loss`] and answers with a window and a pacing rate; a host
+//! whose far end reports receive times adds a [`Report`] per packet. It
 //! owns no clock, no socket and no random numbers, so one file serves the simulator, the QUIC channel
 //! and, as integer C, the kernel's TCP.
 
@@ -16,6 +17,6 @@ pub mod units;
 pub mod window;
 
 pub use controller::{Controller, Setup, Snapshot};
-pub use event::{Ack, Loss, Rtt, Sent, Signal};
+pub use event::{Ack, Loss, Report, Rtt, Sent, Signal, Train};
 pub use units::{Ber, Bytes, Duration, ParseUnitError, Rate, Share, Time};
 pub use window::Window;

@@ -13,15 +13,26 @@
 //!
 //! Times and durations are nanoseconds, amounts bytes, rates bit/s, `-` is "absent", yes and no are 1
 //! and 0, `signal` is `gap`, `timeout` or `ecn`. Times never decrease.
+//!
+//! A tape with reports of receive times begins with `skyhaul-tape 2` and knows two kinds more: what became
+//! of a packet, and that a train began.
+//!
+//! ```text
+//! skyhaul-tape 2
+//! 0 train
+//! 540000000 report sent_at=0 received_at=270000000 bytes=1500 train=1
+//! ```
 
 use crate::controller::{Controller, Snapshot};
-use crate::event::{Ack, Loss, Rtt, Sent, Signal};
+use crate::event::{Ack, Loss, Report, Rtt, Sent, Signal, Train};
 use crate::units::{Bytes, Duration, Rate, Time};
 use std::fmt::{self, Write as _};
 use std::str::{FromStr, SplitAsciiWhitespace};
 
 /// The first line of a tape.
 const HEADER: &str = "skyhaul-tape 1";
+/// The first line of a tape with reports.
+const HEADER_WITH_REPORTS: &str = "skyhaul-tape 2";
 
 /// One thing a controller heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +43,10 @@ pub enum Event {
     Ack(Ack),
     /// Packets were declared lost.
     Loss(Loss),
+    /// The far end reported what became of a packet.
+    Report(Report),
+    /// The controller was asked for a train and began one.
+    Train(Time),
 }
 
 impl Event {
@@ -41,7 +56,13 @@ impl Event {
             Event::Sent(sent) => sent.now,
             Event::Ack(ack) => ack.now,
             Event::Loss(loss) => loss.now,
+            Event::Report(report) => report.now,
+            Event::Train(now) => *now,
         }
+    }
+
+    fn is_of_reports(&self) -> bool {
+        matches!(self, Event::Report(_) | Event::Train(_))
     }
 
     /// Tells a controller.
@@ -50,6 +71,10 @@ impl Event {
             Event::Sent(sent) => controller.on_sent(sent),
             Event::Ack(ack) => controller.on_ack(ack),
             Event::Loss(loss) => controller.on_loss(loss),
+            Event::Report(report) => controller.on_report(report),
+            Event::Train(now) => {
+                controller.poll_train(*now);
+            }
         }
     }
 }
@@ -132,6 +157,17 @@ impl Controller for Recorder {
         self.tape.events.push(Event::Loss(*loss));
         self.inner.on_loss(loss);
     }
+    fn on_report(&mut self, report: &Report) {
+        self.tape.events.push(Event::Report(*report));
+        self.inner.on_report(report);
+    }
+    fn poll_train(&mut self, now: Time) -> Option<Train> {
+        let train = self.inner.poll_train(now);
+        if train.is_some() {
+            self.tape.events.push(Event::Train(now));
+        }
+        train
+    }
     fn cwnd(&self) -> Bytes {
         self.inner.cwnd()
     }
@@ -148,7 +184,8 @@ impl Controller for Recorder {
 
 impl fmt::Display for Tape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{HEADER}")?;
+        let with_reports = self.events.iter().any(Event::is_of_reports);
+        writeln!(f, "{}", if with_reports { HEADER_WITH_REPORTS } else { HEADER })?;
         self.events.iter().try_for_each(|event| writeln!(f, "{event}"))
     }
 }
@@ -186,6 +223,12 @@ impl fmt::Display for Event {
                     u8::from(loss.new_episode)
                 )
             }
+            Event::Report(report) => {
+                write!(f, " report sent_at={}", report.sent_at.as_nanos())?;
+                write!(f, " received_at={}", optional(report.received_at.map(Time::as_nanos)))?;
+                write!(f, " bytes={} train={}", report.bytes.0, optional(report.train.map(u64::from)))
+            }
+            Event::Train(_) => write!(f, " train"),
         }
     }
 }
@@ -215,8 +258,8 @@ impl FromStr for Tape {
     fn from_str(text: &str) -> Result<Self, TapeError> {
         let mut lines = text.lines().enumerate();
         let first = lines.next().map_or("", |(_, line)| line);
-        if first != HEADER {
-            return Err(error(1, first, format!("\"{HEADER}\"")));
+        if first != HEADER && first != HEADER_WITH_REPORTS {
+            return Err(error(1, first, format!("\"{HEADER}\" or \"{HEADER_WITH_REPORTS}\"")));
         }
         let mut tape = Tape::default();
         let mut last = Time::ZERO;
@@ -225,6 +268,9 @@ impl FromStr for Tape {
                 continue;
             }
             let event = Line { number: index + 1, words: line.split_ascii_whitespace() }.event()?;
+            if event.is_of_reports() && first == HEADER {
+                return Err(error(index + 1, line, format!("\"{HEADER_WITH_REPORTS}\" above such a line")));
+            }
             if event.now() < last {
                 let expected = format!("a time of at least {}", last.as_nanos());
                 return Err(error(index + 1, &event.now().as_nanos().to_string(), expected));
@@ -280,7 +326,18 @@ impl<'a> Line<'a> {
                 signal: self.signal()?,
                 new_episode: self.flag("new_episode")?,
             }),
-            _ => return Err(error(self.number, kind, "\"sent\", \"ack\" or \"loss\"")),
+            "report" => Event::Report(Report {
+                now,
+                sent_at: Time::from_nanos(self.number("sent_at")?),
+                received_at: self.optional("received_at")?.map(Time::from_nanos),
+                bytes: self.bytes("bytes")?,
+                train: self.train()?,
+            }),
+            "train" => Event::Train(now),
+            _ => {
+                let expected = "\"sent\", \"ack\", \"loss\", \"report\" or \"train\"";
+                return Err(error(self.number, kind, expected));
+            }
         };
         match self.words.next() {
             None => Ok(event),
@@ -328,6 +385,16 @@ impl<'a> Line<'a> {
             "ecn" => Ok(Signal::Ecn),
             value => Err(error(self.number, value, format!("{what} for signal"))),
         }
+    }
+
+    fn train(&mut self) -> Result<Option<u32>, TapeError> {
+        let value = self.optional("train")?;
+        value
+            .map(|number| {
+                u32::try_from(number)
+                    .map_err(|_| error(self.number, &number.to_string(), "a number of 32 bits for train"))
+            })
+            .transpose()
     }
 
     fn bytes(&mut self, name: &str) -> Result<Bytes, TapeError> {
@@ -395,6 +462,16 @@ mod tests {
                     new_episode,
                 })
             ),
+            (any::<[u64; 2]>(), prop::option::of(any::<u64>()), prop::option::of(any::<u32>())).prop_map(
+                |([sent_at, bytes], received, train)| Event::Report(Report {
+                    now: Time::ZERO,
+                    sent_at: Time::from_nanos(sent_at),
+                    received_at: received.map(Time::from_nanos),
+                    bytes: Bytes(bytes),
+                    train,
+                })
+            ),
+            Just(Event::Train(Time::ZERO)),
         ]
     }
 
@@ -409,6 +486,8 @@ mod tests {
                         Event::Sent(sent) => sent.now = Time::from_nanos(now),
                         Event::Ack(ack) => ack.now = Time::from_nanos(now),
                         Event::Loss(loss) => loss.now = Time::from_nanos(now),
+                        Event::Report(report) => report.now = Time::from_nanos(now),
+                        Event::Train(at) => *at = Time::from_nanos(now),
                     }
                     event
                 })
@@ -424,7 +503,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_makes_the_parser_panic(text in "(skyhaul-tape 1\n)?[0-9a-z_=\\- \n]{0,200}") {
+        fn no_text_makes_the_parser_panic(text in "(skyhaul-tape [12]\n)?[0-9a-z_=\\- \n]{0,200}") {
             let _ = text.parse::<Tape>();
         }
 
@@ -436,6 +515,8 @@ mod tests {
             let mut bytes = text.clone().into_bytes();
             let at = at.index(bytes.len());
             prop_assume!(bytes[at] != byte && bytes[at] != b'\n');
+            // The version says only which kinds of lines may follow.
+            prop_assume!(at != HEADER.len() - 1);
             bytes[at] = byte;
             let here = text[..at].matches('\n').count() + 1;
             match String::from_utf8(bytes).unwrap().parse::<Tape>() {
@@ -450,8 +531,12 @@ mod tests {
     fn errors_name_the_line_what_stands_there_and_what_would_do() {
         let sent = "0 sent bytes=1 in_flight=1";
         for (text, message) in [
-            ("", "line 1: found \"\", expected \"skyhaul-tape 1\""),
-            ("0 seen", "line 2: found \"seen\", expected \"sent\", \"ack\" or \"loss\""),
+            ("", "line 1: found \"\", expected \"skyhaul-tape 1\" or \"skyhaul-tape 2\""),
+            (
+                "0 seen",
+                "line 2: found \"seen\", expected \"sent\", \"ack\", \"loss\", \"report\" or \"train\"",
+            ),
+            ("0 train", "line 2: found \"0 train\", expected \"skyhaul-tape 2\" above such a line"),
             ("soon sent", "line 2: found \"soon\", expected a time in whole nanoseconds"),
             ("0 sent bytes=many", "line 2: found \"many\", expected a whole number for bytes"),
             ("0 sent bytes=+1", "line 2: found \"+1\", expected a whole number for bytes"),

@@ -15,6 +15,8 @@ pub enum Packet {
         flow: u32,
         /// Number of the segment in its flow.
         seq: u64,
+        /// Number of the transmission among all of its flow, from 1.
+        transmission: u64,
     },
     /// An acknowledgment, which goes back.
     Ack {
@@ -22,6 +24,8 @@ pub enum Packet {
         flow: u32,
         /// What it says.
         ack: AckPacket,
+        /// How many arrivals the flow's receiver has reported up to here, where it does.
+        reported: u64,
     },
 }
 

@@ -15,6 +15,7 @@ use crate::carrier::{Carrier, Links, Packet};
 use crate::clock::Events;
 use crate::link::{Cause, Fate, Link};
 use crate::scenario::{Dir, Scenario};
+use crate::tcp::reports::Arrival;
 use crate::tcp::{AckOptions, AckPacket, Receiver, Sender, SenderCounters, TcpOptions};
 use crate::trace::{Note, Observer};
 
@@ -33,6 +34,9 @@ pub struct Flow {
     pub acks: AckOptions,
     /// Further delay of its acknowledgments, for flows of unlike round trip over one link.
     pub access: Duration,
+    /// Whether the receiver reports when each packet arrived, as the channel's datagram shim does: two
+    /// bytes per packet in each ACK. What a lost ACK reported is taken to be in the next one.
+    pub reports: bool,
     /// Whether to record a tape of what the controller hears; it grows with the run.
     pub tape: bool,
 }
@@ -47,6 +51,7 @@ impl Flow {
             tcp: TcpOptions::default(),
             acks: AckOptions::default(),
             access: Duration::ZERO,
+            reports: false,
             tape: false,
         }
     }
@@ -124,8 +129,10 @@ pub struct World {
     forward: Link,
     back: Link,
     carrier: Option<Box<dyn Carrier>>,
-    data: Air<(u32, u64)>,
-    acks: Air<(u32, AckPacket)>,
+    /// Flow, segment and number of the transmission.
+    data: Air<(u32, u64, u64)>,
+    /// Flow, ACK and how many arrivals have been reported with it.
+    acks: Air<(u32, AckPacket, u64)>,
     timers: Events<(u32, Timer)>,
     ends: Vec<End>,
     unfinished: usize,
@@ -145,6 +152,7 @@ struct End {
     sender: Sender,
     receiver: Receiver,
     ack_size: Bytes,
+    arrivals: Option<Arrivals>,
     headers: Bytes,
     access: Duration,
     controller: &'static str,
@@ -227,6 +235,9 @@ impl World {
         if flow.tape {
             sender.record();
         }
+        if flow.reports {
+            sender.expect_reports();
+        }
         let start = flow.start.max(self.now);
         sender.measure_window(start);
         let empty = flow.bytes == Some(Bytes::ZERO);
@@ -234,6 +245,7 @@ impl World {
             sender,
             receiver: Receiver::new(flow.acks),
             ack_size: flow.acks.size,
+            arrivals: flow.reports.then(Arrivals::default),
             headers: flow.tcp.headers,
             access: flow.access,
             controller,
@@ -352,9 +364,12 @@ impl World {
     }
 
     fn on_data(&mut self) -> Option<usize> {
-        let (flow, seq) = self.data.pop()?;
+        let (flow, seq, transmission) = self.data.pop()?;
         let index = flow as usize;
         let end = &mut self.ends[index];
+        if let Some(arrivals) = &mut end.arrivals {
+            arrivals.waiting.push_back((transmission, self.now));
+        }
         let before = end.receiver.next();
         let ack = end.receiver.on_segment(self.now, seq);
         let next = end.receiver.next();
@@ -384,9 +399,13 @@ impl World {
     }
 
     fn on_ack(&mut self) -> Option<usize> {
-        let (flow, ack) = self.acks.pop()?;
+        let (flow, ack, reported) = self.acks.pop()?;
         let index = flow as usize;
-        self.ends[index].sender.on_ack(self.now, &ack);
+        let End { sender, arrivals, .. } = &mut self.ends[index];
+        if let Some(arrivals) = arrivals {
+            sender.on_reports(self.now, arrivals.take(reported));
+        }
+        sender.on_ack(self.now, &ack);
         self.note(index, |end| Note::Acked {
             next: ack.next,
             state: end.sender.controller().snapshot(),
@@ -451,7 +470,8 @@ impl World {
         let index = flow as usize;
         while let Some(segment) = self.ends[index].sender.poll_transmit(now) {
             let size = segment.payload + self.ends[index].headers;
-            let dropped = self.send(Packet::Data { flow, seq: segment.seq }, size);
+            let transmission = self.ends[index].sender.counters().sent;
+            let dropped = self.send(Packet::Data { flow, seq: segment.seq, transmission }, size);
             let end = &mut self.ends[index];
             end.sender.on_fate(&segment, dropped.is_none());
             self.note(index, |end| Note::Sent { segment, dropped, in_flight: end.sender.in_flight() });
@@ -463,7 +483,10 @@ impl World {
     }
 
     fn acknowledge(&mut self, flow: u32, ack: AckPacket) {
-        self.send(Packet::Ack { flow, ack }, self.ends[flow as usize].ack_size);
+        let end = &mut self.ends[flow as usize];
+        let (reported, more) = end.arrivals.as_mut().map_or((0, Bytes::ZERO), Arrivals::report);
+        let size = end.ack_size + more;
+        self.send(Packet::Ack { flow, ack, reported }, size);
     }
 
     /// Sends a packet and says why it is dropped, if it is.
@@ -483,9 +506,9 @@ impl World {
 
     fn arrive(&mut self, at: Time, packet: Packet) {
         match packet {
-            Packet::Data { flow, seq } => self.data.push(at, (flow, seq)),
-            Packet::Ack { flow, ack } => {
-                self.acks.push(at + self.ends[flow as usize].access, (flow, ack));
+            Packet::Data { flow, seq, transmission } => self.data.push(at, (flow, seq, transmission)),
+            Packet::Ack { flow, ack, reported } => {
+                self.acks.push(at + self.ends[flow as usize].access, (flow, ack, reported));
             }
         }
     }
@@ -494,7 +517,7 @@ impl World {
         let Some(mut carrier) = self.carrier.take() else { return };
         carrier.advance(self.now, &mut Links { forward: &mut self.forward, back: &mut self.back });
         while let Some(packet) = carrier.poll() {
-            if let Packet::Data { flow, seq } = packet {
+            if let Packet::Data { flow, seq, .. } = packet {
                 self.ends[flow as usize].sender.on_arrival(seq);
             }
             self.arrive(self.now, packet);
@@ -538,6 +561,37 @@ impl End {
         }
     }
 }
+
+/// When each transmission arrived, kept until the sender knows.
+#[derive(Clone, Debug, Default)]
+struct Arrivals {
+    waiting: VecDeque<Arrival>,
+    /// How many the sender has heard of.
+    taken: u64,
+    /// How many have been reported.
+    reported: u64,
+}
+
+impl Arrivals {
+    /// An ACK leaves: how many arrivals it tells of, counted from the first, and its further size.
+    fn report(&mut self) -> (u64, Bytes) {
+        let all = self.taken + self.waiting.len() as u64;
+        let size = REPORT * (all - self.reported);
+        self.reported = all;
+        (all, size)
+    }
+
+    /// Those up to number `reported` that the sender has not heard of.
+    fn take(&mut self, reported: u64) -> impl Iterator<Item = Arrival> + '_ {
+        let count = reported.saturating_sub(self.taken);
+        self.taken += count;
+        self.waiting.drain(..count as usize)
+    }
+}
+
+/// Size of a report of one arrival: a receive time of a few microseconds after the one before, and the
+/// repetition that makes up for lost reports.
+const REPORT: Bytes = Bytes(2);
 
 /// Packets in the air in order of arrival; equal times in the order they were sent. Links keep the order
 /// unless told otherwise, so looking for the place from the end finds it at once.

@@ -1,12 +1,13 @@
 //! The sending end: window, spacing, loss detection, timeouts.
 
+use super::reports::{Arrival, Reports};
 use super::scoreboard::{Losses, Place, Scoreboard};
 use super::{AckPacket, Pacing, Recovery, Segment, TcpOptions};
 use skyhaul_cc::parts::{DeliveryEstimator, Episodes, Rounds, RttEstimator};
 use skyhaul_cc::tape::{Event, Tape};
 use skyhaul_cc::units::{Bytes, Duration, Rate, Time};
 use skyhaul_cc::window::CEILING_SEGMENTS;
-use skyhaul_cc::{Ack, Controller, Loss, Rtt, Sent, Signal};
+use skyhaul_cc::{Ack, Controller, Loss, Rtt, Sent, Signal, Train};
 
 /// What a sender has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -71,8 +72,19 @@ pub struct Sender {
     /// Recovery lasts until this segment is acknowledged.
     recovery_end: u64,
     counters: SenderCounters,
+    /// The far end reports receive times.
+    reports: Option<Reports>,
+    train: Option<UnderWay>,
     tape: Option<Tape>,
     broken: Option<String>,
+}
+
+/// A train of which some packets have yet to leave.
+#[derive(Clone, Copy, Debug)]
+struct UnderWay {
+    train: Train,
+    left: u32,
+    next_departure: Time,
 }
 
 /// State of RACK (RFC 8985 §5.2).
@@ -138,6 +150,8 @@ impl Sender {
             forced: None,
             recovery_end: 0,
             counters: SenderCounters::default(),
+            reports: None,
+            train: None,
             tape: None,
             broken: None,
         };
@@ -149,6 +163,12 @@ impl Sender {
     /// Records what the controller hears from now on; the tape grows with the run.
     pub fn record(&mut self) {
         self.tape = Some(Tape::default());
+    }
+
+    /// The far end will report receive times, by [`Sender::on_reports`]; trains are sent where the
+    /// controller asks for them.
+    pub fn expect_reports(&mut self) {
+        self.reports = Some(Reports::default());
     }
 
     /// What was recorded.
@@ -217,12 +237,14 @@ impl Sender {
             Some(seq) => seq,
             None => {
                 let Some(seq) = self.allowed() else {
+                    self.train = None;
                     self.note_idleness();
                     return None;
                 };
-                if self.next_departure > now {
+                if self.next_departure() > now {
                     return None;
                 }
+                self.ask_for_train(now);
                 seq
             }
         };
@@ -241,7 +263,43 @@ impl Sender {
 
     /// When the next segment may leave, if only its pace holds it back.
     pub fn departure(&self) -> Option<Time> {
-        self.allowed().map(|_| self.next_departure)
+        self.allowed().map(|_| self.next_departure())
+    }
+
+    fn next_departure(&self) -> Time {
+        self.train.map_or(self.next_departure, |under_way| under_way.next_departure)
+    }
+
+    fn ask_for_train(&mut self, now: Time) {
+        if self.reports.is_none() || self.train.is_some() {
+            return;
+        }
+        if let Some(train) = self.controller.poll_train(now) {
+            self.record_event(Event::Train(now));
+            self.train = Some(UnderWay { train, left: train.packets, next_departure: now });
+        }
+    }
+
+    /// Counts a packet of the train under way; its number.
+    fn ride(&mut self, now: Time, payload: Bytes) -> Option<u32> {
+        let mut under_way = self.train.take()?;
+        let pace = under_way.train.pace.unwrap_or(Rate::MAX);
+        under_way.left = under_way.left.saturating_sub(1);
+        under_way.next_departure = now + pace.time_for(payload);
+        self.train = Some(under_way).filter(|under_way| under_way.left > 0);
+        Some(under_way.train.number)
+    }
+
+    /// Takes in what the far end reports of transmissions that have arrived.
+    pub(crate) fn on_reports(&mut self, now: Time, arrivals: impl Iterator<Item = Arrival>) {
+        let Some(mut reports) = self.reports.take() else { return };
+        arrivals.for_each(|arrival| reports.on_arrival(arrival));
+        while let Some(report) = reports.next(now) {
+            self.record_event(Event::Report(report));
+            self.controller.on_report(&report);
+        }
+        self.reports = Some(reports);
+        self.ask(now);
     }
 
     /// When [`on_timeout`](Sender::on_timeout) has something to do.
@@ -372,6 +430,10 @@ impl Sender {
         self.counters.spurious += u64::from(needless);
         if !again {
             self.last_new = now;
+        }
+        if self.reports.is_some() {
+            let train = self.ride(now, payload);
+            self.reports.iter_mut().for_each(|reports| reports.on_sent(now, payload, train));
         }
         let sent = Sent { now, bytes: payload, in_flight: self.board.in_flight() };
         self.record_event(Event::Sent(sent));
