@@ -27,4 +27,11 @@ fuzz_target!(|text: &str| {
         assert!(scenario.payload_limit(dir, Bytes(1433)) <= scenario.direction(dir).rate);
     }
     scenario.limit(scenario.workload.bytes);
+    let cells = scenario.cells();
+    assert_eq!(cells.len(), scenario.sweep.len());
+    for cell in cells.iter().take(20) {
+        assert!(cell.scenario.tcp.packet() <= cell.scenario.direction(scenario.data()).queue);
+        assert_eq!(cell.scenario.rtt(), cell.rtt);
+        assert!(scenario.flow_plans().len() <= 1000);
+    }
 });

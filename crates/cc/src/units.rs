@@ -210,11 +210,15 @@ impl Ber {
     }
     /// Probability that a packet of this size has at least one bit wrong: 1-(1-BER)^bits.
     pub fn packet_error(self, packet: Bytes) -> Share {
+        self.error_among(packet.bits())
+    }
+    /// Probability that at least one of `trials` is wrong, whatever this is the error rate of: 1-(1-rate)^trials.
+    pub fn error_among(self, trials: u64) -> Share {
         if self.0 >= 1.0 {
-            return if packet == Bytes::ZERO { Share::ZERO } else { Share::ONE };
+            return if trials == 0 { Share::ZERO } else { Share::ONE };
         }
         // ln1p and expm1 keep the digits of 1e-9 that 1-(1-x)^n loses.
-        let log_survival = packet.bits() as f64 * libm::log1p(-self.0);
+        let log_survival = trials as f64 * libm::log1p(-self.0);
         Share((-libm::expm1(log_survival)).clamp(0.0, 1.0))
     }
 }

@@ -25,10 +25,12 @@ fn main() {
             one_way: Duration::from_millis(50),
             loss: Share::new(loss).unwrap_or_default(),
             ber: Default::default(),
+            ber_unit: Default::default(),
             burst: None,
             jitter: None,
             reorder: false,
             queue: Bytes(12_500_000),
+            queue_rule: None,
             changes: Vec::new(),
         };
         let back = Direction { loss: Share::ZERO, ..direction.clone() };

@@ -6,6 +6,7 @@
 pub mod carrier;
 pub mod clock;
 pub mod link;
+pub mod play;
 pub mod rng;
 pub mod scenario;
 pub mod stats;
@@ -13,3 +14,5 @@ pub mod tcp;
 pub mod trace;
 pub mod tunnel;
 pub mod world;
+
+pub use play::play;

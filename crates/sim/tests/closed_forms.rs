@@ -18,10 +18,12 @@ fn direction(rtt: Duration, loss: f64) -> Direction {
         one_way: rtt / 2,
         loss: Share::new(loss).expect("a share"),
         ber: Default::default(),
+        ber_unit: Default::default(),
         burst: None,
         jitter: None,
         reorder: false,
         queue: Bytes(1_000_000_000),
+        queue_rule: None,
         changes: Vec::new(),
     }
 }

@@ -16,10 +16,12 @@ fn direction() -> Direction {
         one_way: ms(270),
         loss: Share::ZERO,
         ber: Ber::ZERO,
+        ber_unit: Default::default(),
         burst: None,
         jitter: None,
         reorder: false,
         queue: Bytes(1_000_000_000),
+        queue_rule: None,
         changes: Vec::new(),
     }
 }

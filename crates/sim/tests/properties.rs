@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use skyhaul_cc::units::{Ber, Bytes, Duration, Rate, Share, Time};
 use skyhaul_sim::link::{Cause, Fate, Link};
 use skyhaul_sim::scenario::{
-    catalogue, Change, Dir, Direction, GilbertElliott, Jitter, JitterShape, RateBase, Scenario,
+    catalogue, BerUnit, Change, Dir, Direction, GilbertElliott, Jitter, JitterShape, RateBase, Scenario,
 };
 
 /// The link written down as one would explain it: all changes listed one by one, all packets kept, work as
@@ -125,7 +125,7 @@ prop_compose! {
     ) -> Direction {
         Direction {
             rate, rate_base, one_way, queue: Bytes(queue), reorder, changes,
-            loss: Share::ZERO, ber: Ber::ZERO, burst: None, jitter: None,
+            loss: Share::ZERO, ber: Ber::ZERO, ber_unit: BerUnit::Bit, burst: None, jitter: None, queue_rule: None,
         }
     }
 }

@@ -1,7 +1,12 @@
 //! The scenario files: what ships, what is refused and how it is said.
 
-use skyhaul_cc::units::{Bytes, Duration, Rate};
-use skyhaul_sim::scenario::{catalogue, Dir, Figure, Relation, Scenario, WorkloadKind};
+#![allow(clippy::unwrap_used)] // a test may panic
+
+use skyhaul_cc::units::{Bytes, Duration, Rate, Time};
+use skyhaul_sim::link::Fate;
+use skyhaul_sim::play::{self, play, PlayError};
+use skyhaul_sim::scenario::{catalogue, Dir, Figure, Relation, Scenario, TcpPlan, Threshold, WorkloadKind};
+use skyhaul_sim::tcp::{Pacing, Recovery};
 
 #[test]
 fn every_file_of_the_folder_is_in_the_catalogue_and_reads() {
@@ -112,6 +117,8 @@ fn every_mistake_is_named_with_file_line_key_found_and_expected() {
     let forward = |line: &str| ("[forward]".to_owned(), format!("[forward]\n{line}"));
     let change = |line: &str| ("[back]".to_owned(), format!("[[forward.changes]]\n{line}\n[back]"));
     let swap = |from: &str, to: &str| (from.to_owned(), to.to_owned());
+    let plan = |line: &str| ("format = 1".to_owned(), format!("format = 1\n{line}"));
+    let after = |lines: &str| ("bytes = \"1 MiB\"\n".to_owned(), format!("bytes = \"1 MiB\"\n\n{lines}"));
     let cases = [
         (swap("10 Mbit/s", "10"), "line 6: forward.rate: found \"10\", expected a bit rate with its unit, such as \"150 Mbit/s\""),
         (swap("\"10 Mbit/s\"", "true"), "line 6: forward.rate: found true, expected a bit rate with its unit, such as \"150 Mbit/s\""),
@@ -141,6 +148,38 @@ fn every_mistake_is_named_with_file_line_key_found_and_expected() {
             change("at = \"5 s\"\noutage = \"0 s\""),
             "line 11: forward.changes[1].outage: found \"0 s\", expected more than nothing",
         ),
+        (forward("ber_unit = \"octet\""), "line 6: forward.ber_unit: found \"octet\", expected \"bit\" or \"byte\""),
+        (swap("50 kB", "0 bdp"), "line 8: forward.queue: found \"0 bdp\", expected bandwidth-delay products such as \"1 bdp\", above 0 and at most 1000"),
+        (swap("50 kB", "many bdp"), "line 8: forward.queue: found \"many bdp\", expected bandwidth-delay products"),
+        (swap("50 kB", "0.01 bdp"), "line 8: forward.queue: found \"0.01 bdp\", expected between 1500 B, one full packet, and 100 GB, but it is 500 B at a round trip of 40 ms; queue_least sets a least size"),
+        (forward("queue_least = \"2 kB\""), "line 6: forward.queue_least: only for a queue such as \"1 bdp\""),
+        (plan("controllers = [\"cubic\", \"vegas\"]"), "line 2: controllers[2]: found \"vegas\", expected a controller: one of newreno, cubic, "),
+        (plan("controllers = []"), "line 2: controllers: an empty list, expected controllers, or no such key"),
+        (plan("duration = \"0 s\""), "line 2: duration: found \"0 s\", expected more than nothing"),
+        (plan("repeats = 0"), "line 2: repeats: found 0, expected a whole number from 1 to 10000"),
+        (plan("repeats = 1.5"), "line 2: repeats: found 1.5, expected a whole number from 1 to 10000"),
+        (after("[tcp]\nmss = 0"), "line 18: tcp.mss: found 0, expected between 1 B and 65 kB"),
+        (after("[tcp]\nmss = \"49.99 kB\""), "line 18: tcp.mss: found \"49.99 kB\", expected a segment that fits the queue with its headers, but together it is 50042 B"),
+        (after("[tcp]\npacing = \"fq\""), "line 18: tcp.pacing: found \"fq\", expected \"always\" or \"if-asked\" or \"never\""),
+        (after("[tcp]\nrecovery = \"luck\""), "line 18: tcp.recovery: found \"luck\", expected \"rack\" or \"dupack\""),
+        (after("[tcp]\ninitial_rto = \"0 s\""), "line 18: tcp.initial_rto: found \"0 s\", expected between 1 ms and 60 s"),
+        (after("[tcp]\ninitial_window = 1"), "line 18: tcp.initial_window: found 1, expected a whole number from 2 to 16777216 segments"),
+        (after("[tcp]\ninitial_ssthresh = \"-1 bdp\""), "line 18: tcp.initial_ssthresh: found \"-1 bdp\", expected bandwidth-delay products"),
+        (after("[tcp]\nreference_rtt = \"0 ms\""), "line 18: tcp.reference_rtt: found \"0 ms\", expected more than nothing"),
+        (after("[tcp]\nsack = true"), "line 18: tcp.sack: unknown key; expected one of mss, headers, pacing"),
+        (after("[[flows]]\nbytes = \"0 B\""), "line 18: flows[1].bytes: found \"0 B\", expected between 1 B and 1000 TB"),
+        (after("[[flows]]\nstart = \"1 s\""), "line 17: flows[1].bytes: missing; expected bytes = \"500 MB\", or a duration for a flow without end"),
+        (plan("flows = []"), "line 2: flows: 0 flows, expected between 1 and 1000"),
+        (plan("duration = \"9 s\"\nflows = [{}, { start = \"9 s\" }]"), "line 3: flows[2].start: found \"9 s\", expected before the end of the scenario's duration: the flow never starts"),
+        (after("[[flows]]\nbytes = \"1 MB\"\ncontroller = \"vegas\""), "line 19: flows[1].controller: found \"vegas\", expected a controller: one of newreno"),
+        (after("[sweep]"), "line 17: sweep: sweeps over nothing; expected a list rtt, loss, ber or bytes"),
+        (after("[sweep]\nrtt = []"), "line 18: sweep.rtt: an empty list, expected values to sweep over, or no such key"),
+        (after("[sweep]\nrtt = \"20 ms\""), "line 18: sweep.rtt: found \"20 ms\", expected a list of values to sweep over"),
+        (after("[sweep]\nloss = [0, 1.01]"), "line 18: sweep.loss[2]: found \"1.01\", expected a share"),
+        (after("[sweep]\nber = [\"1e-6\", -1]"), "line 18: sweep.ber[2]: found \"-1\", expected a bit error rate"),
+        (swap("[workload]\nkind = \"ftp-upload\"", "[sweep]\nbytes = [\"1 MB\"]\n[workload]\nkind = \"iperf3\""), "line 14: sweep.bytes: found a list, expected none, or a workload or flow that has a size"),
+        (swap("[workload]", "[[forward.changes]]\nat = \"1 s\"\none_way = \"2 ms\"\n[sweep]\nrtt = [\"8 ms\"]\n[workload]"), "line 17: sweep.rtt: found a list, expected none, or no changes of one_way in [[forward.changes]]"),
+        (swap("[workload]", "[back.jitter]\nhalf_range = \"5 ms\"\n[sweep]\nrtt = [\"8 ms\"]\n[workload]"), "line 16: sweep.rtt: found a list, expected at least twice the half_range of [back.jitter]"),
         (swap("[back]", "[back"), "line 9: not TOML: "),
         (swap("format = 1", "format = 1\nformat = 1"), "line 2: not TOML: duplicate key"),
     ];
@@ -167,5 +206,139 @@ fn an_unknown_scenario_is_answered_with_those_there_are() {
     for (path, problem) in [("/dev/zero", "longer than 1048576 bytes"), ("/", "cannot be read: ")] {
         let error = Scenario::find(path).unwrap_err().to_string();
         assert!(error.starts_with(&format!("{path}: {problem}")), "{error}");
+    }
+}
+
+/// The minimal scenario with lines at its end.
+fn with(lines: &str) -> Scenario {
+    Scenario::parse(&format!("{}{lines}", minimal()), "test").unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn what_a_file_leaves_out_is_as_it_always_was() {
+    let plain = with("");
+    assert_eq!(plain.tcp, TcpPlan::default());
+    assert_eq!(plain.tcp.sender(), Default::default());
+    assert_eq!(plain.tcp.receiver(), Default::default());
+    assert!(plain.flows.is_empty() && plain.sweep.is_empty() && plain.controllers.is_empty());
+    let [flow] = &plain.flow_plans()[..] else { panic!("one flow") };
+    assert_eq!((flow.start, flow.bytes), (Duration::ZERO, Some(Bytes::mib(1))));
+    let [cell] = &plain.cells()[..] else { panic!("one cell") };
+    assert_eq!((&cell.scenario, cell.name.as_str()), (&plain, ""));
+    assert_eq!((cell.rtt, cell.bytes), (Duration::from_millis(40), Some(Bytes::mib(1))));
+}
+
+#[test]
+fn tcp_s_settings_reach_the_sender_the_receiver_and_the_controller() {
+    let scenario = with(
+        "[tcp]\nmss = 1460\nheaders = \"40 B\"\npacing = \"never\"\nrecovery = \"dupack\"\ninitial_rto = \"6 s\"\n\
+         initial_window = 4\ninitial_ssthresh = \"2 bdp\"\nreference_rtt = \"25 ms\"\nack_every = 1\nreceive_window = \"1 MB\"",
+    );
+    let sender = scenario.tcp.sender();
+    assert_eq!(
+        (sender.mss, sender.headers, sender.initial_rto),
+        (Bytes(1460), Bytes(40), Duration::from_secs(6))
+    );
+    assert_eq!((sender.pacing, sender.recovery), (Pacing::Never, Recovery::Dupack));
+    assert_eq!((scenario.tcp.receiver().every, scenario.tcp.receiver().window), (1, Some(Bytes(1_000_000))));
+    let setup = play::setup(&scenario);
+    assert_eq!((setup.initial_window, setup.reference_rtt), (Bytes(5840), Some(Duration::from_millis(25))));
+    // 10 Mbit/s carry 1460 of 1500 bytes; twice 40 ms of that.
+    assert_eq!(setup.link_rate, Some(Rate::bit(9_733_333)));
+    let threshold = setup.initial_ssthresh.unwrap().as_f64();
+    assert!((threshold / (2.0 * 50_000.0 * 1460.0 / 1500.0) - 1.0).abs() < 1e-4, "{threshold}");
+    for (written, read) in [
+        ("128", Threshold::Bytes(Bytes(128 * 1448))),
+        ("\"64 KiB\"", Threshold::Bytes(Bytes::kib(64))),
+        ("\"0.5 bdp\"", Threshold::Bdp(0.5)),
+    ] {
+        let scenario = with(&format!("[tcp]\ninitial_ssthresh = {written}"));
+        assert_eq!(scenario.tcp.initial_ssthresh, Some(read), "{written}");
+    }
+}
+
+#[test]
+fn a_sweep_makes_a_cell_of_every_combination_and_queues_follow_the_round_trip() {
+    let text = minimal().replacen("50 kB", "1 bdp\"\nqueue_least = \"30 kB", 1)
+        + "[sweep]\nrtt = [\"8 ms\", \"80 ms\"]\nloss = [0, \"0.5 %\"]\nber = [\"1e-7\"]\nbytes = [\"2 MB\", \"3 MB\"]";
+    let scenario = Scenario::parse(&text, "test").unwrap();
+    assert_eq!(scenario.forward.queue, Bytes(50_000), "one product at 40 ms");
+    let cells = scenario.cells();
+    assert_eq!((cells.len(), scenario.sweep.len()), (8, 8));
+    assert_eq!(cells[3].name, "rtt 8 ms, loss 0.5 %, ber 1e-7, 3 MB");
+    assert_eq!((cells[3].bytes, cells[3].ber.value()), (Some(Bytes(3_000_000)), 1e-7));
+    let queues: Vec<Bytes> = cells.iter().map(|cell| cell.scenario.forward.queue).collect();
+    assert_eq!(queues, [[Bytes(30_000); 4], [Bytes(100_000); 4]].concat());
+    for cell in &cells {
+        let link = &cell.scenario;
+        assert!(link.sweep.is_empty());
+        assert_eq!((link.forward.loss, link.forward.ber, link.rtt()), (cell.loss, cell.ber, cell.rtt));
+        assert_eq!((link.back.loss, link.back.queue), (scenario.back.loss, scenario.back.queue));
+    }
+}
+
+#[test]
+fn a_queue_in_products_counts_ip_bytes_whatever_the_rate_counts() {
+    let text = minimal().replacen("queue = \"50 kB\"", "queue = \"1 bdp\"\nrate_base = \"wire\"", 1);
+    let queue = Scenario::parse(&text, "test").unwrap().forward.queue;
+    // As many full packets as the link sends in 40 ms.
+    assert!((queue.as_f64() - 50_000.0 * 1500.0 / 1538.0).abs() < 1.0, "{queue}");
+}
+
+#[test]
+fn flows_start_when_they_should_with_the_controller_they_should_have() {
+    let flows = "[[flows]]\ncontroller = \"cubic\"\n[[flows]]\nstart = \"2 s\"\nbytes = \"100 kB\"\n";
+    let text = minimal()
+        .replace("format = 1", "format = 1\nduration = \"5 s\"\ncontrollers = [\"veno\", \"hybla\"]");
+    let (before, _) = text.split_once("[workload]").unwrap();
+    let scenario = Scenario::parse(&format!("{before}{flows}"), "test").unwrap();
+    assert_eq!((scenario.workload.kind, scenario.data()), (WorkloadKind::Iperf3, Dir::Forward));
+    let names = |controllers: &[&str]| -> Vec<&str> {
+        let world = play(&scenario, controllers, 1).unwrap();
+        assert_eq!(world.now(), Time::from_secs(5), "the first flow has no end");
+        let outcomes = world.outcomes();
+        assert_eq!((outcomes[1].start, outcomes[1].delivered), (Time::from_secs(2), Bytes(100_000)));
+        outcomes.iter().map(|outcome| outcome.controller).collect()
+    };
+    assert_eq!(names(&[]), ["cubic", "veno"], "the flow's own, and the first of the scenario's");
+    assert_eq!(names(&["bbr"]), ["bbr", "bbr"]);
+    assert_eq!(names(&["scps", "hybla"]), ["scps", "hybla"]);
+}
+
+#[test]
+fn a_run_that_can_not_be_is_refused_by_name() {
+    let scenario = with("");
+    let error = play(&scenario, &[], 1).err().unwrap();
+    assert_eq!(error, PlayError::NoController { flow: 1 });
+    assert!(error.to_string().starts_with("flow 1 has no controller; expected one of newreno, "), "{error}");
+    let error = play(&scenario, &["vegas"], 1).err().unwrap().to_string();
+    assert!(error.starts_with("no controller is called \"vegas\"; known are "), "{error}");
+}
+
+#[test]
+fn a_run_is_over_when_everything_is_there_or_its_time_is_up() {
+    let done = play(&with(""), &["newreno"], 1).unwrap();
+    assert!(done.now() < Time::from_secs(5) && done.outcomes()[0].finished.is_some());
+    let text = minimal().replace("format = 1", "format = 1\nduration = \"200 ms\"");
+    let stopped = play(&Scenario::parse(&text, "test").unwrap(), &["newreno"], 1).unwrap();
+    assert_eq!((stopped.now(), stopped.outcomes()[0].finished), (Time::from_millis(200), None));
+}
+
+#[test]
+fn errors_per_byte_lose_an_eighth_of_what_errors_per_bit_lose() {
+    let lost = |unit: &str| {
+        let text =
+            minimal().replacen("[forward]", &format!("[forward]\nber = \"1e-5\"\nber_unit = \"{unit}\""), 1);
+        let mut link = Scenario::parse(&text, "test").unwrap().link(Dir::Forward, 7);
+        let count = (0..40_000u64)
+            .filter(|n| matches!(link.offer(Time::from_millis(2 * n), Bytes(1000)), Fate::Dropped(_)))
+            .count();
+        count as f64 / 40_000.0
+    };
+    // 1-(1-1e-5)^8000 and 1-(1-1e-5)^1000, five standard deviations of 40 000 draws.
+    for (unit, expected) in [("bit", 0.076_884f64), ("byte", 0.009_950)] {
+        let found = lost(unit);
+        let deviation = (expected * (1.0 - expected) / 40_000.0).sqrt();
+        assert!((found - expected).abs() < 5.0 * deviation, "{unit}: {found}, not {expected}");
     }
 }

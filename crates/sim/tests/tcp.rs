@@ -23,10 +23,12 @@ fn direction() -> Direction {
         one_way: ms(50),
         loss: Share::ZERO,
         ber: Default::default(),
+        ber_unit: Default::default(),
         burst: None,
         jitter: None,
         reorder: false,
         queue: Bytes(1_000_000_000),
+        queue_rule: None,
         changes: Vec::new(),
     }
 }

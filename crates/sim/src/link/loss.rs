@@ -4,7 +4,7 @@ use skyhaul_cc::units::{Ber, Bytes};
 
 use super::Cause;
 use crate::rng::{Chance, Stream};
-use crate::scenario::{Direction, GilbertElliott};
+use crate::scenario::{BerUnit, Direction, GilbertElliott};
 
 /// The loss processes of one direction. Each has its own stream and draws for every packet that was sent,
 /// whatever the others decided, so adding one leaves the others' luck alone.
@@ -19,7 +19,7 @@ impl Losses {
     pub fn new(direction: &Direction, seed: u64) -> Self {
         Losses {
             single: Stream::new(seed, "random loss"),
-            bit_errors: (direction.ber != Ber::ZERO).then(|| BitErrors::new(direction.ber, seed)),
+            bit_errors: (direction.ber != Ber::ZERO).then(|| BitErrors::new(direction, seed)),
             bursts: direction.burst.map(|model| Bursts::new(model, seed)),
         }
     }
@@ -42,24 +42,26 @@ impl Losses {
     }
 }
 
-/// Independent bit errors; one wrong bit loses the packet.
+/// Independent errors of bits or bytes; one loses the packet.
 #[derive(Clone, Debug)]
 struct BitErrors {
     ber: Ber,
+    unit: BerUnit,
     stream: Stream,
     /// Packet error probability for each usual size, so that a packet costs a look-up.
     by_size: Box<[Chance]>,
 }
 
 impl BitErrors {
-    fn new(ber: Ber, seed: u64) -> Self {
-        let by_size = (0..=USUAL_SIZES).map(|size| ber.packet_error(Bytes(size)).into()).collect();
-        BitErrors { ber, stream: Stream::new(seed, "bit errors"), by_size }
+    fn new(direction: &Direction, seed: u64) -> Self {
+        let (ber, unit) = (direction.ber, direction.ber_unit);
+        let by_size = (0..=USUAL_SIZES).map(|size| unit.packet_error(ber, Bytes(size)).into()).collect();
+        BitErrors { ber, unit, stream: Stream::new(seed, "bit errors"), by_size }
     }
 
     fn hit(&mut self, size: Bytes) -> bool {
         let usual = usize::try_from(size.0).ok().and_then(|size| self.by_size.get(size)).copied();
-        let chance = usual.unwrap_or_else(|| self.ber.packet_error(size).into());
+        let chance = usual.unwrap_or_else(|| self.unit.packet_error(self.ber, size).into());
         self.stream.chance(chance)
     }
 }

@@ -38,7 +38,7 @@ impl Scenario {
 impl Direction {
     /// Share of full packets that survive, given the single loss in force.
     fn survival(&self, loss: Share) -> f64 {
-        let bits = self.ber.packet_error(FULL_PACKET);
+        let bits = self.packet_error(FULL_PACKET);
         let bursts = self.burst.map_or(Share::ZERO, |burst| burst.average());
         [loss, bits, bursts].map(|lost| 1.0 - lost.value()).iter().product()
     }

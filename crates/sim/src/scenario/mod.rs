@@ -7,6 +7,8 @@ mod catalogue;
 mod error;
 mod limit;
 mod parse;
+mod parse_plan;
+mod plan;
 mod published;
 mod reader;
 
@@ -22,6 +24,7 @@ use crate::rng;
 pub use catalogue::catalogue;
 pub use error::ScenarioError;
 pub use limit::PAYLOAD_PER_PACKET;
+pub use plan::{Cell, FlowPlan, Sweep, TcpPlan, Threshold};
 pub use published::{Figure, Published, Relation};
 
 /// A scenario that has been read and checked.
@@ -39,6 +42,19 @@ pub struct Scenario {
     pub back: Direction,
     /// What is transferred.
     pub workload: Workload,
+    /// Settings of TCP in the simulator.
+    pub tcp: TcpPlan,
+    /// Flows that share the link in the simulator; empty for the one of the workload.
+    /// [`flow_plans`](Scenario::flow_plans) answers for both.
+    pub flows: Vec<FlowPlan>,
+    /// Values that vary from cell to cell; the link says what holds without them.
+    pub sweep: Sweep,
+    /// Controllers to compare, in the order of the source.
+    pub controllers: Vec<String>,
+    /// When the run is stopped, finished or not.
+    pub duration: Option<Duration>,
+    /// How often the source repeated each run.
+    pub repeats: Option<u32>,
     /// Figures that were published for it.
     pub published: Vec<Published>,
     /// What the source does not state and we chose, with the reason.
@@ -56,8 +72,10 @@ pub struct Direction {
     pub one_way: Duration,
     /// Probability that a packet is lost by itself.
     pub loss: Share,
-    /// Probability that a bit is wrong; one wrong bit loses the IP packet.
+    /// Probability that a bit is wrong, or a byte where `ber_unit` says so; one error loses the IP packet.
     pub ber: Ber,
+    /// What `ber` counts.
+    pub ber_unit: BerUnit,
     /// Losses in bursts.
     pub burst: Option<GilbertElliott>,
     /// Variation of the one-way delay from packet to packet.
@@ -66,6 +84,8 @@ pub struct Direction {
     pub reorder: bool,
     /// Drop-tail queue in front of the serializer, in IP bytes.
     pub queue: Bytes,
+    /// How the queue follows from rate and round trip, where it is given that way.
+    pub queue_rule: Option<QueueRule>,
     /// What happens while the clock runs.
     pub changes: Vec<Change>,
 }
@@ -81,6 +101,25 @@ pub enum RateBase {
     /// What an Ethernet wire is busy with: 38 bytes more than the IP packet (header 14, checksum 4,
     /// preamble 8, gap 12).
     Wire,
+}
+
+/// What an error rate counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BerUnit {
+    /// Bits.
+    #[default]
+    Bit,
+    /// Bytes, as some simulators' error models do: the same number means an eighth of the losses.
+    Byte,
+}
+
+/// A queue in bandwidth-delay products.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct QueueRule {
+    /// Its size in products of the direction's rate and the round trip without queues; above zero.
+    pub bdp: f64,
+    /// It is never smaller than this.
+    pub least: Bytes,
 }
 
 /// Losses in bursts: a good and a bad state, a step per packet sent.
@@ -242,6 +281,31 @@ impl RateBase {
             RateBase::L2 => 14,
             RateBase::Wire => 38,
         })
+    }
+}
+
+impl Direction {
+    /// Share of IP packets of this size that have an error.
+    pub fn packet_error(&self, packet: Bytes) -> Share {
+        self.ber_unit.packet_error(self.ber, packet)
+    }
+}
+
+impl BerUnit {
+    /// Probability that an error hits a packet of this size, `ber` counting these units.
+    pub fn packet_error(self, ber: Ber, packet: Bytes) -> Share {
+        match self {
+            BerUnit::Bit => ber.packet_error(packet),
+            BerUnit::Byte => ber.error_among(packet.0),
+        }
+    }
+}
+
+impl QueueRule {
+    /// The queue in IP bytes on a link of `rate`, of which packets of `packet` bytes use `overhead` more.
+    pub fn size(&self, rate: Rate, rtt: Duration, packet: Bytes, overhead: Bytes) -> Bytes {
+        let ip = packet.as_f64() / (packet + overhead).as_f64().max(1.0);
+        Bytes::from_f64(rate.bdp(rtt).as_f64() * self.bdp * ip).max(self.least)
     }
 }
 

@@ -4,13 +4,15 @@ use skyhaul_cc::units::{parse_duration, Ber, Bytes, Duration, Rate, Share};
 use toml::de::DeTable;
 
 use super::error::ScenarioError;
+use super::parse_plan::{check, plan, Plan, FULL_PACKET, LARGEST_QUEUE};
 use super::published::{Figure, Published, Relation};
 use super::reader::{File, Found, Table};
 use super::{
-    Change, Direction, GilbertElliott, Jitter, JitterShape, RateBase, Scenario, Workload, WorkloadKind,
+    BerUnit, Change, Direction, GilbertElliott, Jitter, JitterShape, QueueRule, RateBase, Scenario, Workload,
+    WorkloadKind,
 };
 
-type Result<T> = std::result::Result<T, ScenarioError>;
+pub(super) type Result<T> = std::result::Result<T, ScenarioError>;
 
 pub(super) fn scenario(text: &str, origin: &str) -> Result<Scenario> {
     let file = File { origin, text };
@@ -31,13 +33,29 @@ pub(super) fn scenario(text: &str, origin: &str) -> Result<Scenario> {
     if format.number("1")? != 1.0 {
         return Err(format.expected("1, the only format there is"));
     }
-    let scenario = Scenario {
+    let Plan { tcp, flows, sweep, controllers, duration, repeats } = plan(&root)?;
+    let forward = direction(&root.need_table("forward")?)?;
+    let workload = match (root.get("workload"), flows.is_empty()) {
+        // Flows of the simulator; a program to do the like would stream the given time.
+        (None, false) => {
+            let bytes = forward.rate.bytes_in(duration.unwrap_or(Duration::ZERO)).max(Bytes(1));
+            Workload { kind: WorkloadKind::Iperf3, bytes }
+        }
+        _ => workload(&root.need_table("workload")?)?,
+    };
+    let mut scenario = Scenario {
         id: id(&root.need("id", "\"my.link\"")?)?,
         title: root.need("title", "\"A link I know\"")?.text()?.to_owned(),
         source: root.need("source", "\"measured at home\"")?.text()?.to_owned(),
-        forward: direction(&root.need_table("forward")?)?,
+        forward,
         back: direction(&root.need_table("back")?)?,
-        workload: workload(&root.need_table("workload")?)?,
+        workload,
+        tcp,
+        flows,
+        sweep,
+        controllers,
+        duration,
+        repeats,
         published: match root.get("published") {
             Some(found) => found.tables()?.iter().map(published).collect::<Result<_>>()?,
             None => Vec::new(),
@@ -45,6 +63,8 @@ pub(super) fn scenario(text: &str, origin: &str) -> Result<Scenario> {
         assumed: root.get("assumed").map_or(Ok(Vec::new()), |found| found.texts())?,
     };
     root.no_others()?;
+    scenario.set_queues();
+    check(&scenario, &root)?;
     Ok(scenario)
 }
 
@@ -64,10 +84,10 @@ fn direction(table: &Table<'_>) -> Result<Direction> {
         rate_base: table.get("rate_base").map_or(Ok(RateBase::Ip), |found| found.choice(&RATE_BASES))?,
         one_way,
         loss: table.get("loss").map_or(Ok(Share::ZERO), |found| share(&found))?,
-        ber: table
-            .get("ber")
-            .map_or(Ok(Ber::ZERO), |found| found.quantity("a bit error rate such as \"1e-6\""))?,
-        queue: queue(&table.need("queue", "\"5 MB\"")?)?,
+        ber: table.get("ber").map_or(Ok(Ber::ZERO), |found| ber(&found))?,
+        ber_unit: table.get("ber_unit").map_or(Ok(BerUnit::Bit), |found| found.choice(&BER_UNITS))?,
+        queue: Bytes::ZERO,
+        queue_rule: None,
         burst: table.get("burst").map(|found| burst(&found.table()?)).transpose()?,
         jitter: None,
         reorder: table.get("reorder").map_or(Ok(false), |found| found.yes_or_no())?,
@@ -75,8 +95,9 @@ fn direction(table: &Table<'_>) -> Result<Direction> {
     };
     let shortest = direction.changes.iter().filter_map(|change| change.one_way).fold(one_way, Ord::min);
     let jitter = table.get("jitter").map(|found| jitter(&found.table()?, shortest)).transpose()?;
+    let (queue, queue_rule) = queue(table)?;
     table.no_others()?;
-    Ok(Direction { jitter, ..direction })
+    Ok(Direction { jitter, queue, queue_rule, ..direction })
 }
 
 fn burst(table: &Table<'_>) -> Result<GilbertElliott> {
@@ -156,21 +177,18 @@ fn change(table: &Table<'_>) -> Result<Change> {
 fn workload(table: &Table<'_>) -> Result<Workload> {
     let kinds = WorkloadKind::ALL.map(|kind| (kind.name(), kind));
     let kind = table.need("kind", "\"ftp-upload\"")?.choice(&kinds)?;
-    let found = table.need("bytes", "\"512 MiB\"")?;
-    let bytes: Bytes = found.quantity("an amount of data such as \"512 MiB\"")?;
-    if !(Bytes(1)..=LARGEST_TRANSFER).contains(&bytes) {
-        return Err(found.expected("between 1 B and 1000 TB"));
-    }
+    let bytes = transfer(&table.need("bytes", "\"512 MiB\"")?)?;
     table.no_others()?;
     Ok(Workload { kind, bytes })
 }
 
 fn published(table: &Table<'_>) -> Result<Published> {
     type Read = fn(&Found<'_>) -> Result<Figure>;
-    let metrics: [(&str, Read); 6] = [
+    let metrics: [(&str, Read); 7] = [
         ("goodput", |found| rate(found).map(Figure::Goodput)),
         ("link-rate", |found| rate(found).map(Figure::LinkRate)),
         ("speed-up", |found| found.number("a factor such as 100").map(Figure::SpeedUp)),
+        ("ratio", |found| found.number("a factor such as 1.96").map(Figure::Ratio)),
         ("cpu", |found| share(found).map(Figure::Cpu)),
         ("completion", |found| length(found).map(Figure::Completion)),
         ("statement", |found| found.text().map(|words| Figure::Statement(words.to_owned()))),
@@ -201,11 +219,24 @@ fn rate(found: &Found<'_>) -> Result<Rate> {
     Ok(rate)
 }
 
-fn share(found: &Found<'_>) -> Result<Share> {
+pub(super) fn share(found: &Found<'_>) -> Result<Share> {
     found.quantity("a share such as \"1.2 %\" or 0.012, between 0 and 1")
 }
 
-fn length(found: &Found<'_>) -> Result<Duration> {
+pub(super) fn ber(found: &Found<'_>) -> Result<Ber> {
+    found.quantity("a bit error rate such as \"1e-6\"")
+}
+
+/// Size of a transfer.
+pub(super) fn transfer(found: &Found<'_>) -> Result<Bytes> {
+    let bytes: Bytes = found.quantity("an amount of data such as \"512 MiB\"")?;
+    if !(Bytes(1)..=LARGEST_TRANSFER).contains(&bytes) {
+        return Err(found.expected("between 1 B and 1000 TB"));
+    }
+    Ok(bytes)
+}
+
+pub(super) fn length(found: &Found<'_>) -> Result<Duration> {
     let example = "a time with its unit, such as \"270 ms\"";
     let length = found.parsed(example, |text| parse_duration(text).map_err(|error| error.to_string()))?;
     if length > LONGEST {
@@ -230,9 +261,23 @@ fn every(found: &Found<'_>) -> Result<Duration> {
     Ok(every)
 }
 
-fn queue(found: &Found<'_>) -> Result<Bytes> {
-    let queue: Bytes = found.quantity("an amount of data such as \"5 MB\"")?;
-    if queue < FULL_PACKET || queue > LARGEST_QUEUE {
+/// The queue in bytes, or the rule it follows, whose bytes are computed when both directions are known.
+fn queue(table: &Table<'_>) -> Result<(Bytes, Option<QueueRule>)> {
+    let found = table.need("queue", "\"5 MB\"")?;
+    let least = table.get("queue_least").map(|found| Ok((queue_size(&found)?, found))).transpose()?;
+    match (found.products()?, least) {
+        (Some(bdp), least) => {
+            let least = least.map_or(Bytes::ZERO, |(least, _)| least);
+            Ok((least, Some(QueueRule { bdp, least })))
+        }
+        (None, None) => Ok((queue_size(&found)?, None)),
+        (None, Some((_, least))) => Err(least.error("only for a queue such as \"1 bdp\"")),
+    }
+}
+
+fn queue_size(found: &Found<'_>) -> Result<Bytes> {
+    let queue: Bytes = found.quantity("an amount of data such as \"5 MB\", or \"1 bdp\"")?;
+    if !(FULL_PACKET..=LARGEST_QUEUE).contains(&queue) {
         return Err(found.expected("at least one full packet, 1500 B, and at most 100 GB"));
     }
     Ok(queue)
@@ -240,6 +285,8 @@ fn queue(found: &Found<'_>) -> Result<Bytes> {
 
 const RATE_BASES: [(&str, RateBase); 3] =
     [("ip", RateBase::Ip), ("l2", RateBase::L2), ("wire", RateBase::Wire)];
+
+const BER_UNITS: [(&str, BerUnit); 2] = [("bit", BerUnit::Bit), ("byte", BerUnit::Byte)];
 
 /// A scenario is a page of text; this keeps a wrong file from being read for minutes.
 pub(super) const LARGEST_FILE: usize = 1 << 20;
@@ -252,7 +299,4 @@ const LONGEST: Duration = Duration::from_secs(10_000 * 3600);
 const SHORTEST_PERIOD: Duration = Duration::from_millis(10);
 /// A week of handovers every minute; each costs a little whenever any of them happens.
 const MOST_CHANGES: usize = 10_000;
-/// The largest IP packet on an Ethernet.
-const FULL_PACKET: Bytes = Bytes(1500);
-const LARGEST_QUEUE: Bytes = Bytes(100_000_000_000);
 const LARGEST_TRANSFER: Bytes = Bytes(1_000_000_000_000_000);

@@ -28,6 +28,8 @@ pub enum Figure {
     LinkRate(Rate),
     /// How many times faster than direct TCP.
     SpeedUp(f64),
+    /// How many times as fast as another, both named by the system: "enhanced / newreno".
+    Ratio(f64),
     /// Load of the machine that the note names.
     Cpu(Share),
     /// How long it took.
@@ -69,6 +71,7 @@ impl Figure {
             Figure::Goodput(_) => "goodput",
             Figure::LinkRate(_) => "link-rate",
             Figure::SpeedUp(_) => "speed-up",
+            Figure::Ratio(_) => "ratio",
             Figure::Cpu(_) => "cpu",
             Figure::Completion(_) => "completion",
             Figure::Statement(_) => "statement",
@@ -80,7 +83,7 @@ impl fmt::Display for Figure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Figure::Goodput(rate) | Figure::LinkRate(rate) => rate.fmt(f),
-            Figure::SpeedUp(factor) => write!(f, "{factor}x"),
+            Figure::SpeedUp(factor) | Figure::Ratio(factor) => write!(f, "{factor}x"),
             Figure::Cpu(share) => share.fmt(f),
             Figure::Completion(time) => write!(f, "{} s", time.as_secs_f64()),
             Figure::Statement(words) => f.write_str(words),

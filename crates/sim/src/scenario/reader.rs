@@ -58,7 +58,9 @@ impl<'t> Table<'t> {
 
     /// The value of `key`, if it is there.
     pub fn get(&self, key: &'static str) -> Option<Found<'t>> {
-        self.asked.borrow_mut().push(key);
+        if !self.asked.borrow().contains(&key) {
+            self.asked.borrow_mut().push(key);
+        }
         let value = self.table.get(key)?;
         Some(Found { file: self.file, key: format!("{}{key}", self.path), value })
     }
@@ -167,6 +169,42 @@ impl<'t> Found<'t> {
         items.iter().map(|item| item.as_table(format!("{}.", item.key))).collect()
     }
 
+    /// Values of a list that has some; `what` says of what.
+    pub fn some_items(&self, what: &str) -> Result<Vec<Found<'t>>, ScenarioError> {
+        let items = self.list(&format!("a list of {what}"))?;
+        if items.is_empty() {
+            return Err(self.error(format!("an empty list, expected {what}, or no such key")));
+        }
+        Ok(items)
+    }
+
+    /// A whole number within bounds; `unit` says of what, if that needs saying.
+    pub fn whole(&self, least: u32, most: u32, unit: &str) -> Result<u32, ScenarioError> {
+        let expected = format!("a whole number from {least} to {most} {unit}");
+        let number = self.number(expected.trim_end())?;
+        if number.fract() != 0.0 || !(f64::from(least)..=f64::from(most)).contains(&number) {
+            return Err(self.expected(expected.trim_end()));
+        }
+        Ok(number as u32)
+    }
+
+    /// The number of a text such as "1.5 bdp"; nothing if it is of another kind.
+    pub fn products(&self) -> Result<Option<f64>, ScenarioError> {
+        let Some(number) = self.value.get_ref().as_str().and_then(|text| text.trim().strip_suffix("bdp"))
+        else {
+            return Ok(None);
+        };
+        match number.trim().parse::<f64>() {
+            Ok(times) if times > 0.0 && times <= MOST_PRODUCTS => Ok(Some(times)),
+            _ => Err(self.expected("bandwidth-delay products such as \"1 bdp\", above 0 and at most 1000")),
+        }
+    }
+
+    /// Whether it is a number without quotes.
+    pub fn is_number(&self) -> bool {
+        matches!(self.value.get_ref(), DeValue::Integer(_) | DeValue::Float(_))
+    }
+
     /// Texts of a list.
     pub fn texts(&self) -> Result<Vec<String>, ScenarioError> {
         self.list("a list of texts")?.iter().map(|item| item.text().map(str::to_owned)).collect()
@@ -208,5 +246,7 @@ fn shown(text: &str) -> String {
     short
 }
 
+/// A thousand bandwidth-delay products are a mistake.
+const MOST_PRODUCTS: f64 = 1000.0;
 /// No quantity takes more characters to write; longer texts are not worth reading.
 const LONGEST_QUANTITY: usize = 64;
