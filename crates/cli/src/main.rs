@@ -31,6 +31,7 @@ struct Cli {
 #[allow(clippy::large_enum_variant, reason = "there is one command per run")]
 enum Command {
     Run(commands::run::Args),
+    Paper(commands::paper::Args),
     Demo(commands::demo::Args),
     Link(commands::link::Args),
     Terminal(commands::terminal::Args),
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
     };
     let outcome = start_log(level).and_then(|()| match cli.command {
         Command::Run(args) => commands::run::run(args),
+        Command::Paper(args) => commands::paper::run(args),
         Command::Demo(args) => commands::demo::run(args),
         Command::Link(args) => commands::link::run(args),
         Command::Terminal(args) => commands::terminal::run(args),

@@ -6,6 +6,7 @@ pub mod gateway;
 pub mod link;
 pub mod list;
 pub mod pair;
+pub mod paper;
 pub mod run;
 pub mod simulate;
 pub mod terminal;
