@@ -169,6 +169,34 @@ fn one_lost_segment_costs_one_retransmission_and_one_cut() {
 }
 
 #[test]
+fn a_cut_is_spread_over_its_round_trip_instead_of_falling_silent() {
+    struct Departures(std::sync::Arc<std::sync::Mutex<Vec<Time>>>);
+    impl Observer for Departures {
+        fn note(&mut self, now: Time, _: usize, note: &Note) {
+            if let Note::Sent { .. } = note {
+                self.0.lock().unwrap().push(now);
+            }
+        }
+    }
+    // 5 ms of outage in a window of 200 segments that fills four fifths of each round trip.
+    let change = Change { at: ms(500), outage: Some(ms(5)), ..Change::default() };
+    let departures = Departures(Default::default());
+    let times = departures.0.clone();
+    let window = Some(MSS * 200);
+    let setup = Setup { initial_window: MSS * 200, initial_ssthresh: window, ..Setup::new(MSS) };
+    let mut world = world(&Direction { changes: vec![change], ..direction() }, 1);
+    world.observe(Box::new(departures));
+    let flow = world.add(Flow::new(registry::build("newreno", &setup).unwrap()));
+    world.run(Time::from_secs(1)).unwrap();
+    assert_eq!(world.outcomes()[flow].counters.episodes, 1);
+    // Silence until half the window is answered would last 40 ms.
+    let late: Vec<Time> =
+        times.lock().unwrap().iter().copied().filter(|at| *at > Time::from_millis(300)).collect();
+    let pause = late.windows(2).map(|pair| pair[1].since(pair[0])).max().unwrap();
+    assert!(pause < ms(20), "{pause:?}");
+}
+
+#[test]
 fn without_reordering_no_retransmission_is_needless() {
     for (recovery, sacks) in [
         (Recovery::Dupack, SackBlocks::All),

@@ -5,6 +5,7 @@
 
 mod ranges;
 pub mod receiver;
+mod reduction;
 pub(crate) mod reports;
 mod scoreboard;
 pub mod sender;

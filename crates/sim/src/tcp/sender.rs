@@ -1,5 +1,6 @@
 //! The sending end: window, spacing, loss detection, timeouts.
 
+use super::reduction::Reduction;
 use super::reports::{Arrival, Reports};
 use super::scoreboard::{Losses, Place, Scoreboard};
 use super::{AckPacket, Pacing, Recovery, Segment, TcpOptions};
@@ -71,6 +72,8 @@ pub struct Sender {
     forced: Option<Forced>,
     /// Recovery lasts until this segment is acknowledged.
     recovery_end: u64,
+    /// The cut under way, while more than the window is in flight.
+    reduction: Option<Reduction>,
     counters: SenderCounters,
     /// The far end reports receive times.
     reports: Option<Reports>,
@@ -149,6 +152,7 @@ impl Sender {
             probe: None,
             forced: None,
             recovery_end: 0,
+            reduction: None,
             counters: SenderCounters::default(),
             reports: None,
             train: None,
@@ -370,6 +374,9 @@ impl Sender {
         let sample = self.delivery.end_of_ack(self.rtt().map(|rtt| rtt.min));
         let sent_at = sample.newest_sent_at.unwrap_or(now);
         let round_start = self.rounds.on_ack(now, sent_at);
+        if let Some(reduction) = &mut self.reduction {
+            reduction.on_delivered(news.acked);
+        }
         self.judge(now);
         let ack = Ack {
             now,
@@ -383,6 +390,7 @@ impl Sender {
             app_limited: sample.app_limited,
         };
         self.tell(now, Event::Ack(ack));
+        self.reduction = self.reduction.filter(|_| self.board.in_flight() > self.cwnd);
     }
 
     /// The segment that window and data allow next, pace aside.
@@ -394,7 +402,8 @@ impl Sender {
         }
         let in_flight = self.board.in_flight();
         let open = in_flight + self.board.size(seq) <= self.cwnd || in_flight == Bytes::ZERO;
-        open.then_some(seq)
+        let reducing = self.reduction.is_some_and(|reduction| reduction.allows(self.cwnd));
+        (open || reducing).then_some(seq)
     }
 
     fn has_new(&self) -> bool {
@@ -434,6 +443,9 @@ impl Sender {
         if self.reports.is_some() {
             let train = self.ride(now, payload);
             self.reports.iter_mut().for_each(|reports| reports.on_sent(now, payload, train));
+        }
+        if let Some(reduction) = &mut self.reduction {
+            reduction.on_sent(payload);
         }
         let sent = Sent { now, bytes: payload, in_flight: self.board.in_flight() };
         self.record_event(Event::Sent(sent));
@@ -510,7 +522,14 @@ impl Sender {
             signal,
             new_episode,
         };
+        let (window, flight) = (self.cwnd, loss.in_flight + losses.bytes);
         self.tell(now, Event::Loss(loss));
+        match signal {
+            Signal::Timeout => self.reduction = None,
+            // Controllers that do not cut have no reduction to spread.
+            _ if new_episode && self.cwnd < window => self.reduction = Some(Reduction::new(flight)),
+            _ => {}
+        }
     }
 
     fn rtt_or_guess(&self, now: Time, sent_at: Time) -> Rtt {
