@@ -31,6 +31,8 @@
 //! (`boost`) adds what section 3.4 asks of the packet loss monitor and what the published fairness needs:
 //!
 //! ```text
+//! start           ends where the least of the last samples is above RTTmin + max(1/32 RTTmin, 1 ms) + jitter;
+//!                 pace W ε ln ε / (ε - 1) / RTT; then W = B RTTmin (1 + q) while the queue drains
 //! random loss     nothing happens                                       (`monitor`)
 //! congestion      W = β W, once per episode
 //! balance         once the path was full:  W <- W / 2 + (W RTTmin / RTT + v (q B RTTmin + ζ)) / 2
@@ -54,7 +56,10 @@
 //! * Text and appendix select growth with opposite tests against δ, and the text omits cases: see `learning`.
 //! * The exponent j counts round trips of a phase; after recovery growth goes on from the window by the
 //!   factor ε. The printed restart with +1, +3, +9 contradicts the paper's own results.
-//! * Exponential growth stops at RTT > η RTTmin at once.
+//! * Exponential growth stops at RTT > η RTTmin at once; in the discriminating variant sooner, since growth by ε
+//!   passes the path's rate by 0.8 of what the path holds before the first sign of it comes back.
+//! * An old round trip tells nothing: in a recovery, where hosts take no samples, the age of what is acknowledged
+//!   counts.
 //! * "A large initial sending window" has no number: the set-up's. A timeout is not described: two
 //!   segments, then exponential growth. Marks (ECN) are congestion.
 //! * Discriminating only: the paper says that a rate never reduces the window. `balance` and the end of
@@ -69,7 +74,7 @@ pub use monitor::Cause;
 
 use crate::controller::{Controller, Setup, Snapshot};
 use crate::event::{Ack, Loss, Sent, Signal};
-use crate::parts::WindowedMax;
+use crate::parts::{scaled, WindowedMax};
 use crate::units::{Bytes, Duration, Rate, Time};
 use crate::window::{segments, Window};
 use learning::Learning;
@@ -103,6 +108,15 @@ const BUNDLE_MOST: Duration = Duration::from_millis(100);
 /// Segments that are never given up but for a timeout: what RFC 6928 lets anyone start with. With fewer,
 /// delayed ACKs look like a queue.
 const LEAST: f64 = 10.0;
+/// Pace of the exponential growth, in windows per round trip: ε ln ε / (ε - 1). A flight that grows by the
+/// factor ε per round trip holds so much less than its newest packets' rate times the round trip.
+const FILLING_PACE: f64 = 1.648;
+/// Pace otherwise: a little above one, so that the window decides and hardly a burst stands in a short queue.
+const PACE: f64 = 1.01;
+/// Round trip above the least, as a share, that shows a full path, and its bounds. Growth by ε passes
+/// the limit by 0.8 of the path's content before the first sign comes back, so signs must be small.
+const FULL_STRETCH: f64 = 1.0 / 32.0;
+const FULL_BOUNDS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(16));
 /// Window during a probe, in bandwidth-delay products.
 const PROBE_WINDOW: f64 = 0.7;
 
@@ -153,6 +167,8 @@ pub struct Boost {
     rounds: u64,
     /// The path was not full yet, since the start or the last timeout.
     filling: bool,
+    /// The queue of the first growth drains.
+    draining: bool,
     /// Rounds in a row in which B did not grow, or in which no queue stood.
     flat: u32,
     empty: u32,
@@ -176,6 +192,7 @@ impl Boost {
             bundles: WindowedMax::new(BEST_ROUNDS),
             rounds: 0,
             filling: true,
+            draining: false,
             flat: 0,
             empty: 0,
             velocity: 1.0,
@@ -238,6 +255,10 @@ impl Boost {
         let standing = self.round_trip.on_ack(ack);
         if let Some(standing) = standing {
             self.monitor.on_round(standing < QUEUE_BOUNDS.0);
+            if self.filling && standing < QUEUE_BOUNDS.0 {
+                self.round_trip.learn_spread();
+            }
+            self.round_trip.next_round();
         }
         let before_cut = self.cut_at.is_some_and(|cut| ack.sent_at <= cut);
         if self.filling {
@@ -247,6 +268,12 @@ impl Boost {
             }
             return;
         }
+        if before_cut && self.draining {
+            // What is acknowledged now was sent while the path filled; it arrives at the path's rate.
+            let full = self.full();
+            self.window.set(self.window.segments().max(full));
+        }
+        self.draining &= before_cut;
         if let (Some(standing), false) = (standing, ack.app_limited || self.round_trip.is_settling(ack.now)) {
             if self.round_trip.wants_probe(ack, standing, ETA) {
                 self.round_trip.start_probe(ack);
@@ -266,26 +293,33 @@ impl Boost {
             let grows = self.learning.growth() == Growth::Exponential;
             self.flat = if grows { 0 } else { self.flat + 1 };
         }
-        let stretch = ack.rtt.latest.as_secs_f64() / ack.rtt.min.as_secs_f64().max(1e-9);
-        if stretch > ETA {
-            // What is acknowledged now left a round trip ago, when the window was a third of this.
-            self.end_filling(ack.now, self.window.segments() / (EPSILON * stretch));
-        } else if self.flat >= FULL_ROUNDS {
-            self.end_filling(ack.now, 0.0);
+        let least = self.round_trip.least().unwrap_or(ack.rtt.min);
+        let shown = scaled(least, FULL_STRETCH).clamp(FULL_BOUNDS.0, FULL_BOUNDS.1);
+        if self.round_trip.recent().saturating_sub(least) > shown + self.round_trip.spread()
+            || self.flat >= FULL_ROUNDS
+        {
+            self.end_filling(ack.now);
         } else {
             self.window.grow((EPSILON - 1.0) * segments(ack.acked, self.mss));
         }
     }
 
-    /// The path is full. The delivery rate of the last round trip still has its beginning in it and is up
-    /// to a quarter too low; `held` is another estimate of what the path holds, in segments.
-    fn end_filling(&mut self, now: Time, held: f64) {
+    /// The path is full. The delivery rate of the last round trip still has its beginning in it; while the
+    /// queue drains it comes to tell the path's rate, and the window follows it.
+    fn end_filling(&mut self, now: Time) {
         self.filling = false;
+        self.draining = true;
         self.flat = 0;
         self.cut_at = Some(now);
-        if let Some(pipe) = self.pipe() {
-            let full = held.clamp(pipe, pipe * ETA) * (1.0 + self.queue_share()) + self.bundle();
-            self.window.set(self.window.segments().min(full));
+        let full = self.full();
+        self.window.set(self.window.segments().min(full));
+    }
+
+    /// What the path and the wanted queue hold, in segments; the window before the first sample.
+    fn full(&self) -> f64 {
+        match self.pipe() {
+            Some(pipe) => pipe * (1.0 + self.queue_share()) + self.bundle(),
+            None => self.window.segments(),
         }
     }
 
@@ -356,7 +390,11 @@ impl Controller for Boost {
 
     fn on_loss(&mut self, loss: &Loss) {
         let least = self.round_trip.least().unwrap_or(loss.rtt.min);
-        let queue = loss.rtt.latest.saturating_sub(least).as_secs_f64() / least.as_secs_f64().max(1e-9);
+        let latest = match (self.variant, self.round_trip.latest()) {
+            (Variant::Literal, _) | (_, Duration::ZERO) => loss.rtt.latest,
+            (_, latest) => latest,
+        };
+        let queue = latest.saturating_sub(least).as_secs_f64() / least.as_secs_f64().max(1e-9);
         let cause = self.monitor.on_loss(loss, queue);
         if loss.signal == Signal::Timeout {
             self.window.set(0.0);
@@ -379,7 +417,7 @@ impl Controller for Boost {
                 (Variant::Discriminating, Cause::Congestion) => {
                     self.round_trip.lost_at(queue);
                     if self.filling {
-                        self.end_filling(loss.now, 0.0);
+                        self.end_filling(loss.now);
                     }
                     let least = self.window.segments().min(LEAST);
                     self.window.set((self.window.segments() * self.mode.kept()).max(least));
@@ -400,7 +438,15 @@ impl Controller for Boost {
     }
 
     fn pacing_rate(&self) -> Option<Rate> {
-        self.smoothed.map(|rtt| self.cwnd().per(rtt).max(Rate::bit(1)))
+        let smoothed = self.smoothed?;
+        let rate = match (self.variant, self.round_trip.recent()) {
+            (Variant::Literal, _) | (_, Duration::ZERO) => self.cwnd().per(smoothed),
+            (_, recent) => {
+                let gain = if self.filling { FILLING_PACE } else { PACE };
+                self.cwnd().per(recent.min(smoothed)).scale(gain)
+            }
+        };
+        Some(rate.max(Rate::bit(1)))
     }
 
     fn snapshot(&self) -> Snapshot {

@@ -21,10 +21,26 @@ const RECOVERY: f64 = 1.25;
 /// Least room, as a share of the least round trip.
 const ROOM_LEAST: f64 = 0.01;
 
+/// So many samples in a row above a limit are no chance.
+const RECENT: usize = 8;
+/// Jitter spread evenly over a range differs by a third of it from one sample to the next.
+const RANGE_OVER_STEP: u32 = 3;
+/// Samples in a round below which their steps say nothing.
+const FEW_STEPS: u32 = 8;
+/// Most of the least round trip that is taken for jitter.
+const SPREAD_MOST: f64 = 0.125;
+
 /// The least round trip, the queue above it, and the probe.
 #[derive(Clone, Debug)]
 pub(super) struct RoundTrip {
     least: WindowedMin<Duration>,
+    recent: [Duration; RECENT],
+    next: usize,
+    /// Steps from sample to sample in this round, their sum and number.
+    steps: (Duration, u32),
+    /// Samples of the last round.
+    last_round: u32,
+    spread: Duration,
     seen: Time,
     /// The least sample of this round.
     round: Option<Duration>,
@@ -40,6 +56,11 @@ impl RoundTrip {
     pub(super) fn new() -> Self {
         RoundTrip {
             least: WindowedMin::new(position(Time::ZERO + MEMORY)),
+            recent: [Duration::ZERO; RECENT],
+            next: 0,
+            steps: (Duration::ZERO, 0),
+            last_round: 0,
+            spread: Duration::ZERO,
             seen: Time::ZERO,
             round: None,
             long_rounds: 0,
@@ -53,6 +74,39 @@ impl RoundTrip {
     /// RTTmin; absent before the first sample.
     pub(super) fn least(&self) -> Option<Duration> {
         self.least.get()
+    }
+
+    /// The newest sample; zero before the first.
+    pub(super) fn latest(&self) -> Duration {
+        self.recent[(self.next + RECENT - 1) % RECENT]
+    }
+
+    /// The least of the newest samples, of as many as the last round had in an eighth, eight at most; zero
+    /// before there are so many.
+    pub(super) fn recent(&self) -> Duration {
+        // tidy: allow(eight): a share of a round, no bits.
+        let count = usize::try_from(self.last_round / 8).unwrap_or(RECENT).clamp(1, RECENT);
+        let newest = (1..=count).map(|back| self.recent[(self.next + RECENT - back) % RECENT]);
+        newest.min().unwrap_or_default()
+    }
+
+    /// Range of the jitter seen while the path was not full.
+    pub(super) fn spread(&self) -> Duration {
+        self.spread
+    }
+
+    /// The path is not full: what varies is jitter.
+    pub(super) fn learn_spread(&mut self) {
+        let (sum, count) = self.steps;
+        if let (Some(least), true) = (self.least(), count >= FEW_STEPS) {
+            let range = (sum / count).saturating_mul(RANGE_OVER_STEP);
+            self.spread = self.spread.max(range).min(scaled(least, SPREAD_MOST));
+        }
+    }
+
+    /// What the least of dense samples stands above `least` by jitter alone, as a share of it.
+    fn noise(&self) -> f64 {
+        self.least().map_or(0.0, |least| self.spread.as_secs_f64() / least.as_secs_f64())
     }
 
     /// Greatest queue that is known to fit, as a share of the least round trip.
@@ -82,11 +136,22 @@ impl RoundTrip {
     /// Takes a sample. At a round's end the answer is the standing queue of that round, as a share of the
     /// least round trip: jitter and bundled ACKs do not stand.
     pub(super) fn on_ack(&mut self, ack: &Ack) -> Option<f64> {
-        let sample = ack.rtt.latest.max(Duration::from_nanos(1));
+        let sample = self.sample(ack);
+        if self.latest() > Duration::ZERO {
+            self.steps.0 = self.steps.0.saturating_add(self.latest().abs_diff(sample));
+            self.steps.1 = self.steps.1.saturating_add(1);
+        }
+        self.recent[self.next] = sample;
+        self.next = (self.next + 1) % RECENT;
         if self.least().is_none_or(|least| sample <= scaled(least, SEEN)) {
             self.seen = ack.now;
         }
+        let before = self.least();
         self.least.update(position(ack.now), sample);
+        if self.least() > before {
+            // The new one was seen among dense samples.
+            self.spread = Duration::ZERO;
+        }
         if self.probe_until.is_some_and(|until| ack.now >= until) {
             self.probe_until = None;
         }
@@ -96,6 +161,7 @@ impl RoundTrip {
                 let least = *least;
                 self.least.clear();
                 self.least.update(position(ack.now), least);
+                self.spread = Duration::ZERO;
                 self.replacing = None;
             }
         }
@@ -105,7 +171,25 @@ impl RoundTrip {
         }
         let least = self.least()?;
         let standing = self.round.replace(sample)?;
-        Some(standing.saturating_sub(least).as_secs_f64() / least.as_secs_f64())
+        let share = standing.saturating_sub(least).as_secs_f64() / least.as_secs_f64();
+        Some((share - self.noise()).max(0.0))
+    }
+
+    /// Steps from sample to sample are counted anew.
+    pub(super) fn next_round(&mut self) {
+        self.last_round = self.steps.1;
+        self.steps = (Duration::ZERO, 0);
+    }
+
+    /// The round trip that an ACK tells of. Hosts take no sample from packets sent twice, so in a long
+    /// recovery `latest` is old and the queue it tells of is gone.
+    fn sample(&self, ack: &Ack) -> Duration {
+        let elapsed = ack.now.since(ack.sent_at);
+        let latest = ack.rtt.latest.max(Duration::from_nanos(1));
+        match self.least() {
+            Some(least) if elapsed >= least => latest.min(elapsed),
+            _ => latest,
+        }
     }
 
     /// Whether it is time to look for the least round trip; `standing` is the newest standing queue, and

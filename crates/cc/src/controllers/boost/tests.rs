@@ -53,7 +53,8 @@ fn a_random_loss_costs_the_discriminating_variant_nothing_and_an_overflow_does()
     let before = boost.cwnd();
     boost.on_loss(&loss(1700, 1600, Signal::Gap, true));
     assert_eq!((boost.cwnd(), boost.last_cause()), (before, Some(Cause::Random)));
-    boost.on_loss(&Loss { rtt: rtt(RTT * 3 / 2), ..loss(2400, 1800, Signal::Gap, true) });
+    boost.on_ack(&Ack { rtt: rtt(RTT * 3 / 2), ..ack(2400, 1590, 1) });
+    boost.on_loss(&loss(2400, 1800, Signal::Gap, true));
     assert!(boost.cwnd() < before);
     assert_eq!(boost.last_cause(), Some(Cause::Congestion));
 }
