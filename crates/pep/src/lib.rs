@@ -1,4 +1,4 @@
-//! The accelerator without a socket or a clock: QUIC channel, sessions, credit.
+//! The accelerator without a socket or a clock: QUIC channel, sessions, credit, error correction.
 //!
 //! [`Tunnel`] is one end. Live it is driven by `skyhaul-live`, in virtual time by `skyhaul-sim`; both
 //! run the same code, TLS included.
@@ -6,6 +6,7 @@
 pub mod auth;
 mod channel;
 mod credit;
+pub mod fec;
 pub mod frame;
 mod reassembly;
 mod session;
