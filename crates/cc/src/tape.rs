@@ -22,10 +22,19 @@
 //! 0 train
 //! 540000000 report sent_at=0 received_at=270000000 bytes=1500 train=1
 //! ```
+//!
+//! A recording may also say who answered and what: a line with the controller's name and [`Setup`] before
+//! the first event, and as the last field of every event the window after it.
+//!
+//! ```text
+//! skyhaul-tape 1
+//! controller name=cubic mss=1448 initial_window=14480 initial_ssthresh=- initial_rtt=333000000 link_rate=- reference_rtt=- ber=-
+//! 0 sent bytes=1448 in_flight=1448 cwnd=14480
+//! ```
 
-use crate::controller::{Controller, Snapshot};
+use crate::controller::{Controller, Setup, Snapshot};
 use crate::event::{Ack, Loss, Report, Rtt, Sent, Signal, Train};
-use crate::units::{Bytes, Duration, Rate, Time};
+use crate::units::{Ber, Bytes, Duration, Rate, Time};
 use std::fmt::{self, Write as _};
 use std::str::{FromStr, SplitAsciiWhitespace};
 
@@ -80,10 +89,23 @@ impl Event {
 }
 
 /// Events in the order a controller heard them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tape {
+    /// Who heard them, where that was written down.
+    pub origin: Option<Origin>,
     /// The events; times do not decrease.
     pub events: Vec<Event>,
+    /// The window after each event; empty where it was not written down.
+    pub windows: Vec<Bytes>,
+}
+
+/// Who heard a tape: the same controller with the same set-up answers the same.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Origin {
+    /// Name of the controller, without spaces.
+    pub controller: String,
+    /// What it was told before the first packet.
+    pub setup: Setup,
 }
 
 /// A tape that could not be read.
@@ -116,7 +138,13 @@ pub fn replay(tape: &Tape, controller: &mut dyn Controller) -> Vec<(Time, Snapsh
         .collect()
 }
 
-/// A controller that writes down what it hears and passes it on.
+/// The number, from 0, of the first event after which a replay has another window than the recording;
+/// nothing if all are the same or none were recorded.
+pub fn first_difference(tape: &Tape, replayed: &[(Time, Snapshot)]) -> Option<usize> {
+    tape.windows.iter().zip(replayed).position(|(recorded, (_, state))| *recorded != state.cwnd)
+}
+
+/// A controller that writes down what it hears and answers, and passes it on.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     inner: Box<dyn Controller>,
@@ -124,8 +152,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Records what `inner` hears from now on. The tape grows by about 150 bytes per event and is
-    /// meant for tests and diagnosis.
+    /// Records what `inner` hears from now on, and its windows. The tape grows by about 160 bytes per
+    /// event and is meant for tests and diagnosis.
     pub fn new(inner: Box<dyn Controller>) -> Self {
         Recorder { inner, tape: Tape::default() }
     }
@@ -139,6 +167,19 @@ impl Recorder {
     pub fn into_tape(self) -> Tape {
         self.tape
     }
+
+    fn hear(&mut self, event: Event) {
+        event.play(&mut *self.inner);
+        self.tape.push(event, self.inner.cwnd());
+    }
+}
+
+impl Tape {
+    /// Adds an event and the window after it.
+    pub fn push(&mut self, event: Event, window: Bytes) {
+        self.events.push(event);
+        self.windows.push(window);
+    }
 }
 
 impl Controller for Recorder {
@@ -146,25 +187,21 @@ impl Controller for Recorder {
         self.inner.name()
     }
     fn on_sent(&mut self, sent: &Sent) {
-        self.tape.events.push(Event::Sent(*sent));
-        self.inner.on_sent(sent);
+        self.hear(Event::Sent(*sent));
     }
     fn on_ack(&mut self, ack: &Ack) {
-        self.tape.events.push(Event::Ack(*ack));
-        self.inner.on_ack(ack);
+        self.hear(Event::Ack(*ack));
     }
     fn on_loss(&mut self, loss: &Loss) {
-        self.tape.events.push(Event::Loss(*loss));
-        self.inner.on_loss(loss);
+        self.hear(Event::Loss(*loss));
     }
     fn on_report(&mut self, report: &Report) {
-        self.tape.events.push(Event::Report(*report));
-        self.inner.on_report(report);
+        self.hear(Event::Report(*report));
     }
     fn poll_train(&mut self, now: Time) -> Option<Train> {
         let train = self.inner.poll_train(now);
         if train.is_some() {
-            self.tape.events.push(Event::Train(now));
+            self.tape.push(Event::Train(now), self.inner.cwnd());
         }
         train
     }
@@ -186,7 +223,27 @@ impl fmt::Display for Tape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let with_reports = self.events.iter().any(Event::is_of_reports);
         writeln!(f, "{}", if with_reports { HEADER_WITH_REPORTS } else { HEADER })?;
-        self.events.iter().try_for_each(|event| writeln!(f, "{event}"))
+        if let Some(origin) = &self.origin {
+            writeln!(f, "{origin}")?;
+        }
+        let mut windows = self.windows.iter();
+        self.events.iter().try_for_each(|event| match windows.next() {
+            Some(window) => writeln!(f, "{event} cwnd={}", window.0),
+            None => writeln!(f, "{event}"),
+        })
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Setup { mss, initial_window, initial_ssthresh, initial_rtt, link_rate, reference_rtt, ber } =
+            self.setup;
+        write!(f, "controller name={} mss={} initial_window={}", self.controller, mss.0, initial_window.0)?;
+        write!(f, " initial_ssthresh={}", optional(initial_ssthresh.map(|bytes| bytes.0)))?;
+        write!(f, " initial_rtt={}", initial_rtt.as_nanos())?;
+        write!(f, " link_rate={}", optional(link_rate.map(Rate::as_bit)))?;
+        write!(f, " reference_rtt={}", optional(reference_rtt.map(|rtt| rtt.as_nanos())))?;
+        write!(f, " ber={}", optional(ber.map(Ber::value)))
     }
 }
 
@@ -243,7 +300,7 @@ fn rtt_text(rtt: &Rtt) -> String {
     text
 }
 
-fn optional(value: Option<u64>) -> String {
+fn optional<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
@@ -267,20 +324,30 @@ impl FromStr for Tape {
             if line.trim().is_empty() || line.starts_with('#') {
                 continue;
             }
-            let event = Line { number: index + 1, words: line.split_ascii_whitespace() }.event()?;
+            let mut words = Line { number: index + 1, words: line.split_ascii_whitespace() };
+            if line.starts_with(ORIGIN) && tape.origin.is_none() && tape.events.is_empty() {
+                tape.origin = Some(words.origin()?);
+                continue;
+            }
+            let event = words.event()?;
             if event.is_of_reports() && first == HEADER {
                 return Err(error(index + 1, line, format!("\"{HEADER_WITH_REPORTS}\" above such a line")));
             }
+            let window = words.window(tape.events.is_empty(), !tape.windows.is_empty())?;
             if event.now() < last {
                 let expected = format!("a time of at least {}", last.as_nanos());
                 return Err(error(index + 1, &event.now().as_nanos().to_string(), expected));
             }
             last = event.now();
             tape.events.push(event);
+            tape.windows.extend(window);
         }
         Ok(tape)
     }
 }
+
+/// How the line begins that says who made the recording.
+const ORIGIN: &str = "controller ";
 
 /// Longest piece of a bad line that an error repeats.
 const SHOWN: usize = 60;
@@ -295,7 +362,28 @@ struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    fn event(mut self) -> Result<Event, TapeError> {
+    fn origin(&mut self) -> Result<Origin, TapeError> {
+        self.words.next();
+        let controller = self.field("name", "the controller's name")?.to_owned();
+        let setup = Setup {
+            mss: self.bytes("mss")?,
+            initial_window: self.bytes("initial_window")?,
+            initial_ssthresh: self.optional("initial_ssthresh")?.map(Bytes),
+            initial_rtt: self.number("initial_rtt").map(Duration::from_nanos)?,
+            link_rate: self.optional("link_rate")?.map(Rate::bit),
+            reference_rtt: self.optional("reference_rtt")?.map(Duration::from_nanos),
+            ber: self.ber()?,
+        };
+        if setup.mss == Bytes::ZERO {
+            return Err(error(self.number, "0", "at least 1 for mss"));
+        }
+        match self.words.next() {
+            None => Ok(Origin { controller, setup }),
+            Some(word) => Err(error(self.number, word, "the end of the line")),
+        }
+    }
+
+    fn event(&mut self) -> Result<Event, TapeError> {
         let word = self.words.next().unwrap_or("end of line");
         let now = word
             .parse()
@@ -339,8 +427,26 @@ impl<'a> Line<'a> {
                 return Err(error(self.number, kind, expected));
             }
         };
+        Ok(event)
+    }
+
+    /// The window at the end of the line, if there is one. All lines have one or none has.
+    fn window(&mut self, first: bool, before: bool) -> Result<Option<Bytes>, TapeError> {
+        let mut rest = self.words.clone();
+        let window = match rest.next() {
+            None if before => {
+                return Err(error(self.number, "end of line", "\"cwnd=\" as in the lines before"))
+            }
+            Some(word) if word.starts_with("cwnd=") => {
+                if !first && !before {
+                    return Err(error(self.number, word, "the end of the line, as in the lines before"));
+                }
+                Some(self.bytes("cwnd")?)
+            }
+            _ => None,
+        };
         match self.words.next() {
-            None => Ok(event),
+            None => Ok(window),
             Some(word) => Err(error(self.number, word, "the end of the line")),
         }
     }
@@ -367,6 +473,21 @@ impl<'a> Line<'a> {
                 whole(value).map(Some).ok_or_else(|| error(self.number, value, format!("{what} for {name}")))
             }
         }
+    }
+
+    /// Only as it would be written, so that one value has one text.
+    fn ber(&mut self) -> Result<Option<Ber>, TapeError> {
+        let what = "a number from 0 to 1, without exponent, or -";
+        let text = self.field("ber", what)?;
+        if text == "-" {
+            return Ok(None);
+        }
+        let value: Option<f64> = text.parse().ok();
+        value
+            .filter(|value| value.to_string() == text)
+            .and_then(Ber::new)
+            .map(Some)
+            .ok_or_else(|| error(self.number, text, format!("{what} for ber")))
     }
 
     fn flag(&mut self, name: &str) -> Result<bool, TapeError> {
@@ -475,12 +596,32 @@ mod tests {
         ]
     }
 
+    fn origins() -> impl Strategy<Value = Origin> {
+        let numbers = (1..u64::MAX, any::<[u64; 2]>(), any::<[Option<u64>; 3]>());
+        ("[a-z][a-z0-9-]{0,12}", numbers, prop::option::of(0.0..=1.0f64)).prop_map(
+            |(controller, (mss, [window, rtt], [ssthresh, rate, reference]), ber)| Origin {
+                controller,
+                setup: Setup {
+                    mss: Bytes(mss),
+                    initial_window: Bytes(window),
+                    initial_ssthresh: ssthresh.map(Bytes),
+                    initial_rtt: Duration::from_nanos(rtt),
+                    link_rate: rate.map(Rate::bit),
+                    reference_rtt: reference.map(Duration::from_nanos),
+                    ber: ber.and_then(Ber::new),
+                },
+            },
+        )
+    }
+
     fn tapes() -> impl Strategy<Value = Tape> {
-        prop::collection::vec((any::<u32>(), events()), 0..30).prop_map(|steps| {
+        let steps = prop::collection::vec((any::<u32>(), events(), any::<u64>()), 0..30);
+        (prop::option::of(origins()), steps, any::<bool>()).prop_map(|(origin, steps, with_windows)| {
             let mut now = 0u64;
+            let windows = steps.iter().filter(|_| with_windows).map(|step| Bytes(step.2)).collect();
             let events = steps
                 .into_iter()
-                .map(|(ahead, mut event)| {
+                .map(|(ahead, mut event, _)| {
                     now += u64::from(ahead);
                     match &mut event {
                         Event::Sent(sent) => sent.now = Time::from_nanos(now),
@@ -492,7 +633,7 @@ mod tests {
                     event
                 })
                 .collect();
-            Tape { events }
+            Tape { origin, events, windows }
         })
     }
 
@@ -543,6 +684,27 @@ mod tests {
             ("0 sent in_flight=1", "line 2: found \"in_flight=1\", expected \"bytes=\" and a whole number"),
             ("0 sent bytes=1", "line 2: found \"end of line\", expected \"in_flight=\" and a whole number"),
             ("0 sent bytes=1 in_flight=1 x=2", "line 2: found \"x=2\", expected the end of the line"),
+            ("controller", "line 2: found \"controller\", expected a time in whole nanoseconds"),
+            ("controller bbr", "line 2: found \"bbr\", expected \"name=\" and the controller's name"),
+            (
+                "controller name=bbr mss=0 initial_window=1 initial_ssthresh=- initial_rtt=1 link_rate=- \
+              reference_rtt=- ber=-",
+                "line 2: found \"0\", expected at least 1 for mss",
+            ),
+            (
+                "controller name=bbr mss=1 initial_window=1 initial_ssthresh=- initial_rtt=1 link_rate=- \
+              reference_rtt=- ber=2",
+                "line 2: found \"2\", expected a number from 0 to 1, without exponent, \
+              or - for ber",
+            ),
+            (
+                "0 sent bytes=1 in_flight=1 cwnd=5\n0 sent bytes=1 in_flight=1",
+                "line 3: found \"end of line\", expected \"cwnd=\" as in the lines before",
+            ),
+            (
+                "0 sent bytes=1 in_flight=1\n0 sent bytes=1 in_flight=1 cwnd=5",
+                "line 3: found \"cwnd=5\", expected the end of the line, as in the lines before",
+            ),
         ] {
             let text = if text.is_empty() { String::new() } else { format!("{HEADER}\n{text}\n") };
             assert_eq!(text.parse::<Tape>().unwrap_err().to_string(), message);
@@ -565,8 +727,12 @@ mod tests {
             }
             windows.push(recorder.cwnd());
         }
-        let tape: Tape = recorder.into_tape().to_string().parse().unwrap();
+        let mut tape: Tape = recorder.into_tape().to_string().parse().unwrap();
+        assert_eq!(tape.windows, windows);
         let replayed = replay(&tape, &mut NewReno::new(&setup));
         assert_eq!(replayed.iter().map(|(_, state)| state.cwnd).collect::<Vec<_>>(), windows);
+        assert_eq!(first_difference(&tape, &replayed), None);
+        tape.windows[30] = Bytes(1);
+        assert_eq!(first_difference(&tape, &replayed), Some(30));
     }
 }

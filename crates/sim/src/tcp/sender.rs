@@ -164,7 +164,7 @@ impl Sender {
         sender
     }
 
-    /// Records what the controller hears from now on; the tape grows with the run.
+    /// Records what the controller hears and answers from now on; the tape grows with the run.
     pub fn record(&mut self) {
         self.tape = Some(Tape::default());
     }
@@ -299,8 +299,8 @@ impl Sender {
         let Some(mut reports) = self.reports.take() else { return };
         arrivals.for_each(|arrival| reports.on_arrival(arrival));
         while let Some(report) = reports.next(now) {
-            self.record_event(Event::Report(report));
             self.controller.on_report(&report);
+            self.record_event(Event::Report(report));
         }
         self.reports = Some(reports);
         self.ask(now);
@@ -448,8 +448,8 @@ impl Sender {
             reduction.on_sent(payload);
         }
         let sent = Sent { now, bytes: payload, in_flight: self.board.in_flight() };
-        self.record_event(Event::Sent(sent));
         self.controller.on_sent(&sent);
+        self.record_event(Event::Sent(sent));
         self.ask(now);
         if let Some(rate) = self.pace() {
             self.next_departure = self.next_departure.max(now) + rate.time_for(payload);
@@ -622,8 +622,8 @@ impl Sender {
 
     /// Tells the controller and looks at its answer.
     fn tell(&mut self, now: Time, event: Event) {
-        self.record_event(event);
         event.play(&mut *self.controller);
+        self.record_event(event);
         self.ask(now);
         if self.controller.pacing_rate() == Some(Rate::ZERO) {
             self.broken.get_or_insert_with(|| "its pacing rate is zero".to_owned());
@@ -652,7 +652,7 @@ impl Sender {
 
     fn record_event(&mut self, event: Event) {
         if let Some(tape) = &mut self.tape {
-            tape.events.push(event);
+            tape.push(event, self.controller.cwnd());
         }
     }
 }
