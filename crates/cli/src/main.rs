@@ -38,6 +38,7 @@ enum Command {
     Gateway(commands::gateway::Args),
     Pair(commands::pair::Args),
     List(commands::list::Args),
+    Replay(commands::replay::Args),
 }
 
 fn main() -> ExitCode {
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
         Command::Gateway(args) => commands::gateway::run(args),
         Command::Pair(args) => commands::pair::run(args),
         Command::List(args) => commands::list::run(args),
+        Command::Replay(args) => commands::replay::run(args),
     });
     match outcome {
         Ok(code) => code,

@@ -7,6 +7,7 @@ pub mod link;
 pub mod list;
 pub mod pair;
 pub mod paper;
+pub mod replay;
 pub mod run;
 pub mod simulate;
 pub mod terminal;
