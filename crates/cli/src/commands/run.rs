@@ -1,5 +1,6 @@
 //! `skyhaul run`: compares schemes on a scenario.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -59,6 +60,12 @@ pub struct Args {
     /// [default: 120, iperf3: 30].
     #[arg(long, value_name = "S", value_parser = seconds)]
     max_seconds: Option<Duration>,
+    /// With `--on sim`: write what the controller hears and answers to this file, for `skyhaul replay`.
+    #[arg(long, value_name = "FILE", conflicts_with = "scheme")]
+    tape: Option<PathBuf>,
+    /// With `--on sim`: write what happens to each packet to this file, a line of JSON each.
+    #[arg(long, value_name = "FILE", conflicts_with = "scheme")]
+    trace: Option<PathBuf>,
     /// How to print the results.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -86,6 +93,9 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         return Err(Failure::request(
             "--cc is for --on sim; programs take --scheme direct:NAME or skyhaul:NAME",
         ));
+    }
+    if args.tape.is_some() || args.trace.is_some() {
+        return Err(Failure::request("--tape and --trace are for --on sim"));
     }
     if args.scheme.is_empty() {
         return Err(Failure::request(
@@ -125,6 +135,8 @@ fn simulated(args: &Args, scenario: &Scenario) -> Result<ExitCode, Failure> {
         seed: args.seed,
         seeds: args.repeat,
         limit: args.max_seconds.unwrap_or(if bytes.is_some() { TRANSFER } else { STREAM }),
+        tape: args.tape.as_deref(),
+        trace: args.trace.as_deref(),
     };
     simulate::run(&plan, args.format)
 }

@@ -1,21 +1,27 @@
 //! `skyhaul run --on sim`: controllers on TCP in virtual time.
 
-use std::num::NonZeroUsize;
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::Mutex;
+use std::rc::Rc;
 use std::time::Duration;
 
 use serde::Serialize;
+use skyhaul_cc::tape::{Origin, Tape};
 use skyhaul_cc::units::{Bytes, Rate, Time};
 use skyhaul_cc::{registry, Setup};
+use skyhaul_lab::experiment::{self, Effort};
 use skyhaul_sim::scenario::{Scenario, WorkloadKind};
 use skyhaul_sim::stats;
 use skyhaul_sim::tcp::TcpOptions;
+use skyhaul_sim::trace::{JsonLines, Note, Observer};
 use skyhaul_sim::world::{Flow, World};
 
 use crate::failure::Failure;
 use crate::screen::numbers::{mbit, percent, seconds};
+use crate::screen::progress::Jobs;
 use crate::screen::rows::{self, Format};
 use crate::screen::table::{Align, Table};
 
@@ -33,6 +39,10 @@ pub struct Plan<'a> {
     pub seeds: u32,
     /// Virtual time after which a transfer is stopped.
     pub limit: Duration,
+    /// Where to write what the controller hears and answers, if anywhere.
+    pub tape: Option<&'a Path>,
+    /// Where to write what happens to each packet, if anywhere.
+    pub trace: Option<&'a Path>,
 }
 
 /// The result of one run. Names, units and meaning are those of the lab's rows.
@@ -76,21 +86,15 @@ pub fn run(plan: &Plan<'_>, format: Format) -> Result<ExitCode, Failure> {
         .iter()
         .flat_map(|name| (0..u64::from(plan.seeds)).map(move |i| (name.as_str(), plan.seed.wrapping_add(i))))
         .collect();
-    let results = Mutex::new(vec![None; runs.len()]);
-    let next = AtomicUsize::new(0);
-    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    std::thread::scope(|scope| {
-        for _ in 0..cores.min(runs.len()) {
-            scope.spawn(|| loop {
-                let index = next.fetch_add(1, Ordering::Relaxed);
-                let Some(&(name, seed)) = runs.get(index) else { break };
-                let row = one(plan, name, seed);
-                results.lock().expect("no run panics while it holds the results")[index] = Some(row);
-            });
-        }
-    });
-    let results = results.into_inner().expect("no run panics while it holds the results");
-    let results: Vec<Row> = results.into_iter().flatten().collect();
+    let results: Vec<Row> = if plan.tape.is_some() || plan.trace.is_some() {
+        vec![watched(plan, &runs)?]
+    } else {
+        let progress = Jobs::new(&plan.scenario.id, 1);
+        let effort = Effort { progress: Some(&progress), ..Effort::full() };
+        let results = experiment::run(&runs, &effort, |_| 1.0, |&(name, seed)| one(plan, name, seed, None).0);
+        progress.finish();
+        results
+    };
     let text = match format {
         Format::Text => text(&results, plan),
         Format::Json => rows::json(&results)?,
@@ -109,13 +113,92 @@ fn setup(scenario: &Scenario) -> Setup {
     Setup { link_rate: Some(rate), ..Setup::new(options.mss) }
 }
 
-fn one(plan: &Plan<'_>, name: &str, seed: u64) -> Row {
+/// The only run, with tape and trace.
+fn watched(plan: &Plan<'_>, runs: &[(&str, u64)]) -> Result<Row, Failure> {
+    let option = if plan.tape.is_some() { "--tape" } else { "--trace" };
+    let [(name, seed)] = runs else {
+        return Err(Failure::request(format!(
+            "{option} is for one run: give one controller and one seed, not {} and {}",
+            plan.controllers.len(),
+            plan.seeds
+        )));
+    };
+    if plan.tape.is_some() && plan.tape == plan.trace {
+        return Err(Failure::request("--tape and --trace name the same file; each wants its own"));
+    }
+    let mut tape = plan.tape.map(Output::create).transpose()?;
+    let trace = plan.trace.map(Output::create).transpose()?.map(Trace::new);
+    let (row, recorded) = one(plan, name, *seed, trace.clone());
+    if let (Some(out), Some(recorded)) = (&mut tape, recorded) {
+        let written = write!(out.file, "{recorded}").and_then(|()| out.file.flush());
+        written.map_err(|error| out.failure(&error))?;
+    }
+    trace.map_or(Ok(()), Trace::finish)?;
+    Ok(row)
+}
+
+/// A file that is being written.
+struct Output<'a> {
+    path: &'a Path,
+    file: BufWriter<File>,
+}
+
+impl<'a> Output<'a> {
+    fn create(path: &'a Path) -> Result<Self, Failure> {
+        let file = File::create(path).map_err(|error| cannot_write(path, &error))?;
+        Ok(Output { path, file: BufWriter::new(file) })
+    }
+
+    fn failure(&self, error: &io::Error) -> Failure {
+        cannot_write(self.path, error)
+    }
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> Failure {
+    Failure::request(format!("cannot write {}: {error}", path.display()))
+}
+
+/// A trace that the world writes and we end.
+#[derive(Clone)]
+struct Trace<'a> {
+    path: &'a Path,
+    lines: Rc<RefCell<JsonLines<BufWriter<File>>>>,
+}
+
+/// The world's side of it.
+struct Writer(Rc<RefCell<JsonLines<BufWriter<File>>>>);
+
+impl<'a> Trace<'a> {
+    fn new(out: Output<'a>) -> Self {
+        Trace { path: out.path, lines: Rc::new(RefCell::new(JsonLines::new(out.file))) }
+    }
+
+    /// The world has to be gone.
+    fn finish(self) -> Result<(), Failure> {
+        let lines = Rc::into_inner(self.lines).map(RefCell::into_inner);
+        let written = lines.map_or(Ok(()), |lines| lines.finish().map(drop));
+        written.map_err(|error| cannot_write(self.path, &error))
+    }
+}
+
+impl Observer for Writer {
+    fn note(&mut self, at: Time, flow: usize, note: &Note) {
+        self.0.borrow_mut().note(at, flow, note);
+    }
+}
+
+/// One run, and its tape where one was asked for.
+fn one(plan: &Plan<'_>, name: &str, seed: u64, trace: Option<Trace<'_>>) -> (Row, Option<Tape>) {
     let scenario = plan.scenario;
     let data = scenario.workload.kind.data();
     let mut world = World::on(scenario, data, seed);
-    let error = match registry::build(name, &setup(scenario)) {
+    if let Some(trace) = trace {
+        world.observe(Box::new(Writer(trace.lines)));
+    }
+    let setup = setup(scenario);
+    let error = match registry::build(name, &setup) {
         Ok(controller) => {
-            world.add(Flow { bytes: plan.bytes, ..Flow::new(controller) });
+            world.add(Flow { bytes: plan.bytes, tape: plan.tape.is_some(), ..Flow::new(controller) });
             world.run(Time::ZERO + plan.limit).err().map(|failure| failure.to_string())
         }
         Err(unknown) => Some(unknown.to_string()),
@@ -124,10 +207,12 @@ fn one(plan: &Plan<'_>, name: &str, seed: u64) -> Row {
     let delivered = outcome.as_ref().map_or(Bytes::ZERO, |outcome| outcome.delivered);
     let counters = outcome.as_ref().map(|outcome| outcome.counters).unwrap_or_default();
     let end = outcome.as_ref().and_then(|outcome| outcome.finished);
-    let goodput = outcome.map_or(Rate::ZERO, |outcome| outcome.goodput(world.now()));
+    let goodput = outcome.as_ref().map_or(Rate::ZERO, |outcome| outcome.goodput(world.now()));
     let bytes = plan.bytes.unwrap_or(delivered);
     let limit = scenario.limit_of(data, bytes.max(Bytes(1)), TcpOptions::default().mss);
-    Row {
+    let origin = Some(Origin { controller: name.to_owned(), setup });
+    let tape = outcome.and_then(|outcome| outcome.tape).map(|tape| Tape { origin, ..tape });
+    let row = Row {
         scenario: scenario.id.clone(),
         on: "sim",
         scheme: name.to_owned(),
@@ -148,7 +233,8 @@ fn one(plan: &Plan<'_>, name: &str, seed: u64) -> Row {
         spurious_segments: counters.spurious,
         timeouts: counters.timeouts,
         queue_dropped_packets: world.forward().counters().queue_full.packets,
-    }
+    };
+    (row, tape)
 }
 
 fn text(results: &[Row], plan: &Plan<'_>) -> String {
@@ -239,7 +325,8 @@ mod tests {
 
     fn plan<'a>(scenario: &'a Scenario, controllers: &'a [String]) -> Plan<'a> {
         let bytes = Some(Bytes::mib(2));
-        Plan { scenario, controllers, bytes, seed: 1, seeds: 2, limit: Duration::from_secs(20) }
+        let limit = Duration::from_secs(20);
+        Plan { scenario, controllers, bytes, seed: 1, seeds: 2, limit, tape: None, trace: None }
     }
 
     #[test]
@@ -248,7 +335,7 @@ mod tests {
         let controllers = ["newreno".to_owned(), "rate".to_owned()];
         let plan = plan(&scenario, &controllers);
         let rows: Vec<Row> = [("newreno", 1), ("newreno", 2), ("rate", 1), ("rate", 2)]
-            .map(|(name, seed)| one(&plan, name, seed))
+            .map(|(name, seed)| one(&plan, name, seed, None).0)
             .into();
         let text = text(&rows, &plan);
         assert!(text.lines().any(|line| line.starts_with("* rate")), "{text}");
@@ -261,12 +348,45 @@ mod tests {
     fn rows_carry_the_keys_of_the_lab() {
         let scenario = Scenario::find("p1.down-270").unwrap();
         let controllers = ["rate".to_owned()];
-        let json = rows::json(&[one(&plan(&scenario, &controllers), "rate", 1)]).unwrap();
+        let json = rows::json(&[one(&plan(&scenario, &controllers), "rate", 1, None).0]).unwrap();
         for key in ["scenario", "on", "scheme", "workload", "bytes", "seconds", "goodput_bit_per_s"] {
             assert!(json.contains(&format!("\"{key}\": ")), "{json}");
         }
         for key in ["limit_bit_per_s", "fraction_of_limit", "integrity_ok", "valid", "seed"] {
             assert!(json.contains(&format!("\"{key}\": ")), "{json}");
         }
+    }
+
+    #[test]
+    fn tape_and_trace_hold_the_run_and_the_tape_replays_to_its_windows() {
+        let scenario = Scenario::find("p1.down-270").unwrap();
+        let controllers = ["hybla".to_owned()];
+        let folder = tempfile::tempdir().unwrap();
+        let (tape, trace) = (folder.path().join("a.tape"), folder.path().join("a.jsonl"));
+        let plan = Plan { seeds: 1, tape: Some(&tape), trace: Some(&trace), ..plan(&scenario, &controllers) };
+        let row = watched(&plan, &[("hybla", 1)]).unwrap();
+        assert_eq!(row.received_bytes, one(&Plan { tape: None, ..plan }, "hybla", 1, None).0.received_bytes);
+        let tape: Tape = std::fs::read_to_string(&tape).unwrap().parse().unwrap();
+        let Origin { controller, setup } = tape.origin.clone().unwrap();
+        let mut controller = registry::build(&controller, &setup).unwrap();
+        let replayed = skyhaul_cc::tape::replay(&tape, &mut *controller);
+        assert!(replayed.len() > 1000);
+        assert_eq!(skyhaul_cc::tape::first_difference(&tape, &replayed), None);
+        let trace = std::fs::read_to_string(&trace).unwrap();
+        let sent = trace.lines().filter(|line| line.contains("\"event\":\"sent\"")).count();
+        assert_eq!(sent as u64, row.sent_segments);
+    }
+
+    #[test]
+    fn a_tape_of_many_runs_or_into_nowhere_is_refused() {
+        let scenario = Scenario::find("p1.down-270").unwrap();
+        let controllers = ["hybla".to_owned()];
+        let plan = Plan { tape: Some(Path::new("/no/such/folder/x")), ..plan(&scenario, &controllers) };
+        let refusal = watched(&plan, &[("hybla", 1), ("hybla", 2)]).unwrap_err().to_string();
+        assert!(refusal.contains("--tape is for one run") && refusal.ends_with("1 and 2"), "{refusal}");
+        let refusal = watched(&plan, &[("hybla", 1)]).unwrap_err().to_string();
+        assert!(refusal.starts_with("cannot write /no/such/folder/x: "), "{refusal}");
+        let refusal = watched(&Plan { trace: plan.tape, ..plan }, &[("hybla", 1)]).unwrap_err().to_string();
+        assert!(refusal.contains("the same file"), "{refusal}");
     }
 }
