@@ -9,6 +9,7 @@ use skyhaul_lab::figure::Figure;
 use skyhaul_lab::{Paper, PAPERS};
 
 use crate::failure::Failure;
+use crate::screen::progress::Jobs;
 use crate::screen::{figures, rows};
 
 /// Repeat a paper in virtual time: its figures made anew, and every value it prints beside ours.
@@ -113,14 +114,20 @@ pub fn make(
     figure: Option<&str>,
     effort: &Effort<'_>,
 ) -> Result<Vec<Made>, Failure> {
-    papers
+    let makers = papers.iter().flat_map(|paper| paper.makers);
+    let parts = makers.filter(|maker| figure.is_none_or(|id| maker.figures.contains(&id))).count();
+    let line = Jobs::new(if papers.len() == 1 { papers[0].name } else { "papers" }, parts);
+    let effort = Effort { progress: Some(&line), ..*effort };
+    let made = papers
         .iter()
         .map(|&paper| {
             let published = paper.published().map_err(Failure::request)?;
-            let figures = paper.make(figure, effort).map_err(Failure::request)?;
+            let figures = paper.make(figure, &effort).map_err(Failure::request)?;
             Ok(Made { paper, published, figures, whole: figure.is_none() })
         })
-        .collect()
+        .collect();
+    line.finish();
+    made
 }
 
 impl Made {

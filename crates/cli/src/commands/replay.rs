@@ -60,7 +60,7 @@ struct Row {
     /// Number of the event on the tape, from 1.
     event: usize,
     seconds: f64,
-    /// What was heard: `sent`, `ack` or `loss`.
+    /// What was heard: `sent`, `ack`, `loss`, `report` or `train`.
     heard: &'static str,
     /// Round trips begun so far.
     round: u64,
@@ -68,8 +68,9 @@ struct Row {
     ssthresh_bytes: Option<u64>,
     pacing_bit_per_s: Option<u64>,
     phase: &'static str,
-    in_flight_bytes: u64,
-    /// The round trip as smoothed by the host; packets that leave tell none.
+    /// Losses, departures and acknowledgments tell it.
+    in_flight_bytes: Option<u64>,
+    /// The round trip as smoothed by the host; losses and acknowledgments tell it.
     smoothed_rtt_seconds: Option<f64>,
     recorded_window_bytes: Option<u64>,
     /// Whether the window is the recorded one.
@@ -143,9 +144,11 @@ fn select(tape: &Tape, answers: &[(Time, Snapshot)], each: Each) -> Vec<Row> {
     let mut rows = Vec::new();
     for (index, (event, (now, state))) in tape.events.iter().zip(answers).enumerate() {
         let (heard, in_flight, rtt, worth) = match event {
-            Event::Sent(sent) => ("sent", sent.in_flight, None, false),
-            Event::Ack(ack) => ("ack", ack.in_flight, Some(ack.rtt.smoothed), ack.round_start),
-            Event::Loss(loss) => ("loss", loss.in_flight, Some(loss.rtt.smoothed), loss.new_episode),
+            Event::Sent(sent) => ("sent", Some(sent.in_flight), None, false),
+            Event::Ack(ack) => ("ack", Some(ack.in_flight), Some(ack.rtt.smoothed), ack.round_start),
+            Event::Loss(loss) => ("loss", Some(loss.in_flight), Some(loss.rtt.smoothed), loss.new_episode),
+            Event::Report(_) => ("report", None, None, false),
+            Event::Train(_) => ("train", None, None, false),
         };
         round += u64::from(matches!(event, Event::Ack(ack) if ack.round_start));
         if !worth && each == Each::Round && index + 1 < answers.len() {
@@ -161,7 +164,7 @@ fn select(tape: &Tape, answers: &[(Time, Snapshot)], each: Each) -> Vec<Row> {
             ssthresh_bytes: state.ssthresh.map(|bytes| bytes.0),
             pacing_bit_per_s: state.pacing_rate.map(Rate::as_bit),
             phase: state.phase,
-            in_flight_bytes: in_flight.0,
+            in_flight_bytes: in_flight.map(|bytes| bytes.0),
             smoothed_rtt_seconds: rtt.map(|rtt: Duration| rtt.as_secs_f64()),
             recorded_window_bytes: recorded.map(|bytes| bytes.0),
             agrees: recorded.map(|bytes| *bytes == state.cwnd),
@@ -229,7 +232,7 @@ fn screen(rows: &[Row], tape: &Tape, controller: &str, setup: &Setup, comparison
                 row.recorded_window_bytes.map_or_else(empty, segments),
                 row.ssthresh_bytes.map_or_else(empty, segments),
                 row.pacing_bit_per_s.map_or_else(empty, |rate| mbit(rate as f64)),
-                segments(row.in_flight_bytes),
+                row.in_flight_bytes.map_or_else(empty, segments),
                 row.smoothed_rtt_seconds.map_or_else(empty, |rtt| format!("{:.1}", rtt * 1e3)),
                 row.phase.to_owned(),
                 if row.agrees == Some(false) { "differs".to_owned() } else { empty() },

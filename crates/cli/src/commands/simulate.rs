@@ -9,13 +9,13 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use serde::Serialize;
+use skyhaul_cc::registry;
 use skyhaul_cc::tape::{Origin, Tape};
 use skyhaul_cc::units::{Bytes, Rate, Time};
-use skyhaul_cc::{registry, Setup};
 use skyhaul_lab::experiment::{self, Effort};
+use skyhaul_sim::play;
 use skyhaul_sim::scenario::{Scenario, WorkloadKind};
 use skyhaul_sim::stats;
-use skyhaul_sim::tcp::TcpOptions;
 use skyhaul_sim::trace::{JsonLines, Note, Observer};
 use skyhaul_sim::world::{Flow, World};
 
@@ -79,7 +79,7 @@ struct Row {
 /// Runs every controller with every seed, as many at once as there are cores, and prints the rows.
 pub fn run(plan: &Plan<'_>, format: Format) -> Result<ExitCode, Failure> {
     for name in plan.controllers {
-        registry::build(name, &setup(plan.scenario)).map_err(Failure::request)?;
+        registry::build(name, &play::setup(plan.scenario)).map_err(Failure::request)?;
     }
     let runs: Vec<(&str, u64)> = plan
         .controllers
@@ -102,15 +102,6 @@ pub fn run(plan: &Plan<'_>, format: Format) -> Result<ExitCode, Failure> {
     };
     rows::show(&text)?;
     Ok(ExitCode::from(u8::from(!results.iter().all(|row| row.valid))))
-}
-
-/// What the controllers are told: the payload rate of the link, for those that want it.
-fn setup(scenario: &Scenario) -> Setup {
-    let options = TcpOptions::default();
-    let direction = scenario.direction(scenario.workload.kind.data());
-    let packet = options.mss + options.headers + direction.rate_base.overhead();
-    let rate = direction.rate.scale(options.mss.as_f64() / packet.as_f64());
-    Setup { link_rate: Some(rate), ..Setup::new(options.mss) }
 }
 
 /// The only run, with tape and trace.
@@ -195,10 +186,12 @@ fn one(plan: &Plan<'_>, name: &str, seed: u64, trace: Option<Trace<'_>>) -> (Row
     if let Some(trace) = trace {
         world.observe(Box::new(Writer(trace.lines)));
     }
-    let setup = setup(scenario);
+    let setup = play::setup(scenario);
     let error = match registry::build(name, &setup) {
         Ok(controller) => {
-            world.add(Flow { bytes: plan.bytes, tape: plan.tape.is_some(), ..Flow::new(controller) });
+            let (tcp, acks) = (scenario.tcp.sender(), scenario.tcp.receiver());
+            let flow = Flow::new(controller);
+            world.add(Flow { bytes: plan.bytes, tape: plan.tape.is_some(), tcp, acks, ..flow });
             world.run(Time::ZERO + plan.limit).err().map(|failure| failure.to_string())
         }
         Err(unknown) => Some(unknown.to_string()),
@@ -209,7 +202,7 @@ fn one(plan: &Plan<'_>, name: &str, seed: u64, trace: Option<Trace<'_>>) -> (Row
     let end = outcome.as_ref().and_then(|outcome| outcome.finished);
     let goodput = outcome.as_ref().map_or(Rate::ZERO, |outcome| outcome.goodput(world.now()));
     let bytes = plan.bytes.unwrap_or(delivered);
-    let limit = scenario.limit_of(data, bytes.max(Bytes(1)), TcpOptions::default().mss);
+    let limit = scenario.limit_of(data, bytes.max(Bytes(1)), scenario.tcp.mss);
     let origin = Some(Origin { controller: name.to_owned(), setup });
     let tape = outcome.and_then(|outcome| outcome.tape).map(|tape| Tape { origin, ..tape });
     let row = Row {
