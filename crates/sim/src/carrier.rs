@@ -1,5 +1,7 @@
 //! What may stand between the flows of a [`World`](crate::world::World) and its links: a tunnel, say.
 
+use std::any::Any;
+
 use skyhaul_cc::units::{Bytes, Time};
 
 use crate::link::{Cause, Link};
@@ -60,7 +62,7 @@ impl Links<'_> {
 
 /// Takes packets at one side of the links and lets them out at the other. Pure, like the links: time is an
 /// argument.
-pub trait Carrier {
+pub trait Carrier: Any {
     /// Takes an IP packet of `size` bytes. Says why its first copy does not arrive, if it does not; the
     /// carrier may still repair it.
     fn offer(&mut self, now: Time, packet: Packet, size: Bytes, links: &mut Links<'_>) -> Option<Cause>;

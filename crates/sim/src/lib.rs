@@ -5,6 +5,7 @@
 
 pub mod carrier;
 pub mod clock;
+pub mod fec;
 pub mod link;
 pub mod play;
 pub mod rng;

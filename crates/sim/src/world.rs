@@ -4,6 +4,7 @@
 //! [`Carrier`] that uses them. Of events at the same moment, arriving data comes first, then arriving acknowledgments, then timers in the order they
 //! were set. The run is a pure function of its plan and seed.
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt;
 
@@ -215,6 +216,12 @@ impl World {
     /// Lets `carrier` take all packets from now on, in place of the bare links.
     pub fn carry(&mut self, carrier: Box<dyn Carrier>) {
         self.carrier = Some(carrier);
+    }
+
+    /// The carrier, if there is one of that kind.
+    pub fn carrier<C: Carrier>(&self) -> Option<&C> {
+        let carrier: &dyn Any = &**self.carrier.as_ref()?;
+        carrier.downcast_ref()
     }
 
     /// Lets `observer` hear everything from now on.
