@@ -234,6 +234,13 @@ impl World {
         self.observer.take()
     }
 
+    /// Records from now on what a flow's controller hears; the tape grows with the run.
+    pub fn record(&mut self, flow: usize) {
+        if let Some(end) = self.ends.get_mut(flow) {
+            end.sender.record();
+        }
+    }
+
     /// Adds a flow and returns its number.
     pub fn add(&mut self, flow: Flow) -> usize {
         let number = self.ends.len();

@@ -31,6 +31,107 @@ fn the_example_of_the_manual_reads() {
     let example = manual.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     let scenario = Scenario::parse(example, "docs/scenarios.md").unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(scenario.back.changes.len(), 2);
+    let experiment = manual.split("```toml\n").nth(2).and_then(|rest| rest.split("```").next()).unwrap();
+    let scenario = Scenario::parse(experiment, "docs/scenarios.md").unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!((scenario.cells().len(), scenario.flows.len()), (8, 2));
+}
+
+#[test]
+fn the_manual_has_every_key_that_can_be_written() {
+    let manual = include_str!("../../../docs/scenarios.md");
+    // The reader's own list, as it answers an unknown key.
+    for table in ["", "[forward]", "[tcp]", "[sweep]", "[[flows]]"] {
+        let text = match table {
+            "" => minimal().replacen("format = 1", "format = 1\nx = 1", 1),
+            "[forward]" => minimal().replacen("[forward]", "[forward]\nx = 1", 1),
+            other => format!("{}{other}\nx = 1\n", minimal()),
+        };
+        let error = Scenario::parse(&text, "test").unwrap_err().to_string();
+        let (_, keys) =
+            error.split_once("x: unknown key; expected one of ").unwrap_or_else(|| panic!("{error}"));
+        for key in keys.split(", ").filter(|key| {
+            !["forward", "back", "workload", "published", "tcp", "flows", "sweep"].contains(key)
+        }) {
+            assert!(manual.contains(&format!("| `{key}`")), "{table} {key}");
+        }
+    }
+}
+
+#[test]
+fn the_papers_links_are_as_the_fact_sheet_says() {
+    // Cells, flows, round trips and the queue in full packets of the first and the last cell.
+    for (id, cells, flows, rtts, queues) in [
+        ("p0.throughput-vs-loss", 20, 0, (20, 80), (1625, 6501)),
+        ("p0.throughput-vs-delay", 8, 0, (5, 100), (1000, 8127)),
+        ("p0.fairness-3-flows", 1, 3, (100, 100), (8127, 8127)),
+        ("p0.preemption-c", 1, 3, (80, 80), (6501, 6501)),
+        ("p2.random-loss", 5, 0, (550, 550), (4000, 4000)),
+        ("p2.random-and-congestion", 5, 0, (550, 550), (25, 25)),
+        ("p3.geo", 4, 1, (500, 500), (6250, 6250)),
+        ("p3.delays", 12, 1, (500, 10), (6250, 125)),
+        ("p4.packet", 1, 1, (2287, 2287), (952_916, 952_916)),
+    ] {
+        let scenario = Scenario::find(id).unwrap();
+        let all = scenario.cells();
+        assert_eq!((all.len(), scenario.flows.len()), (cells, flows), "{id}");
+        let of = |cell: &skyhaul_sim::scenario::Cell| {
+            let queue = cell.scenario.direction(scenario.data()).queue;
+            (cell.rtt.as_millis(), queue.0 / scenario.tcp.packet().0)
+        };
+        let ends = [of(&all[0]), of(all.last().unwrap())];
+        assert_eq!(ends, [(rtts.0, queues.0), (rtts.1, queues.1)], "{id}");
+        // Paper 002 states the one of 25 packets, and nobody else states any.
+        let stated = id == "p2.random-and-congestion";
+        assert_eq!(scenario.assumed.iter().any(|text| text.starts_with("queue")), !stated, "{id}");
+    }
+    let close = |id: &str, mbit: f64| {
+        let rate = Scenario::find(id).unwrap().payload_rate().as_mbit();
+        assert!((rate / mbit - 1.0).abs() < 1e-3, "{id}: {rate}");
+    };
+    // The table of physical limits, nothing lost.
+    for (id, mbit) in [("p0.fairness-3-flows", 941.5), ("p2.random-loss", 9.733), ("p3.geo", 96.0)] {
+        close(id, mbit);
+    }
+    // And of one with errors: 1e-5 per bit of 1000 bytes leaves 88.62 Mbit/s.
+    let cells = Scenario::find("p3.geo").unwrap().cells();
+    let limit = cells[3].scenario.tcp_limit(Bytes(100_000_000_000)).as_mbit();
+    assert!((limit / 88.62 - 1.0).abs() < 1e-3, "{limit}");
+}
+
+#[test]
+fn the_papers_controllers_come_in_the_papers_order() {
+    for (id, controllers) in [
+        ("p0.throughput-vs-delay", &["newreno", "cubic", "bbr", "boost"][..]),
+        ("p0.fairness-3-flows", &["bbr", "cubic", "boost"]),
+        ("p2.random-and-congestion", &["newreno", "veno", "hybla", "enhanced"]),
+        ("p3.geo", &["scps", "hswa"]),
+        ("p4.packet", &["hybic", "hybla", "cubic", "newreno"]),
+    ] {
+        assert_eq!(Scenario::find(id).unwrap().controllers, controllers, "{id}");
+    }
+    for (id, own) in [("a", ["cubic", "bbr", "boost"]), ("b", ["bbr", "cubic", "boost"])] {
+        let scenario = Scenario::find(&format!("p0.preemption-{id}")).unwrap();
+        let flows = scenario.flows.iter().map(|flow| (flow.start.as_secs(), flow.controller.as_deref()));
+        assert_eq!(flows.collect::<Vec<_>>(), [(0, Some(own[0])), (10, Some(own[1])), (20, Some(own[2]))]);
+    }
+}
+
+#[test]
+fn the_papers_of_bursts_leave_errors_and_thresholds_where_their_files_say() {
+    let scenario = Scenario::find("p2.random-and-congestion").unwrap();
+    assert_eq!((scenario.tcp.pacing, scenario.tcp.ack_every), (Pacing::Never, 1));
+    assert_eq!(scenario.tcp.initial_ssthresh, Some(Threshold::Bdp(1.0)));
+    for cell in scenario.cells() {
+        assert_eq!((cell.scenario.back.ber, cell.scenario.forward.ber.value()), (cell.ber, 0.0));
+    }
+    let ratios = scenario.published.iter().filter_map(|row| match row.figure {
+        Figure::Ratio(ratio) => Some((row.system.as_str(), ratio)),
+        _ => None,
+    });
+    assert_eq!(
+        ratios.collect::<Vec<_>>(),
+        [("enhanced / newreno", 1.96), ("enhanced / veno", 1.88), ("enhanced / hybla", 5.09)]
+    );
 }
 
 #[test]

@@ -22,10 +22,15 @@ pub fn run(_args: Args) -> Result<ExitCode, Failure> {
 }
 
 fn text() -> Result<String, Failure> {
-    let mut scenarios = Table::new(&[("SCENARIO", Align::Left), ("", Align::Left)]);
+    let mut scenarios = Table::new(&[("SCENARIO", Align::Left), ("", Align::Left), ("", Align::Left)]);
     for id in catalogue() {
         let scenario = Scenario::find(id).map_err(Failure::request)?;
-        scenarios.row(false, vec![scenario.id, scenario.title]);
+        let shape = match (scenario.sweep.len(), scenario.flows.len()) {
+            (1, 0..=1) => String::new(),
+            (1, flows) => format!("{flows} flows"),
+            (cells, _) => format!("{cells} cells"),
+        };
+        scenarios.row(false, vec![scenario.id, shape, scenario.title]);
     }
     let mut schemes = Table::new(&[("SCHEME", Align::Left), ("", Align::Left)]);
     for scheme in Scheme::all() {

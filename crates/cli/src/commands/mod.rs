@@ -11,3 +11,4 @@ pub mod replay;
 pub mod run;
 pub mod simulate;
 pub mod terminal;
+mod watch;

@@ -14,6 +14,7 @@ use skyhaul_live::testbed::workload::Job;
 use skyhaul_sim::scenario::Scenario;
 
 use super::simulate;
+use super::watch::Watch;
 use crate::failure::Failure;
 use crate::screen::progress::Line;
 use crate::screen::rows::{self, Format};
@@ -29,7 +30,8 @@ use crate::screen::rows::{self, Format};
     skyhaul run p1.down-270 --scheme skyhaul:rate --bytes 512MiB --format json\n  \
     skyhaul run p1.up-270 --scheme direct:bbr,skyhaul:rate --workload http-objects\n\
     As anybody, in virtual time:\n  \
-    skyhaul run p1.down-270 --on sim --cc cubic,hybla,bbr,rate --bytes 64MiB --seeds 5\n\
+    skyhaul run p1.down-270 --on sim --cc cubic,hybla,bbr,rate --bytes 64MiB --seeds 5\n  \
+    skyhaul run p2.random-loss --on sim --cell \"ber 1e-6\"\n\
     `skyhaul list` shows scenarios, schemes and workloads.")]
 pub struct Args {
     /// Scenario: an id of the catalogue or a path to a TOML file.
@@ -40,9 +42,12 @@ pub struct Args {
     /// Schemes, separated by commas.
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     scheme: Vec<Scheme>,
-    /// With `--on sim`: congestion controllers, separated by commas.
+    /// With `--on sim`: congestion controllers, separated by commas; those of the scenario if not given.
     #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with_all = ["scheme", "workload"])]
     cc: Vec<String>,
+    /// Of a scenario that varies, only the cells with these values, such as "rtt 20 ms, loss 0.5 %".
+    #[arg(long, value_name = "VALUES")]
+    cell: Option<String>,
     /// What the client does; the scenario's own workload if not given.
     #[arg(long, value_name = "NAME")]
     workload: Option<Job>,
@@ -57,7 +62,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Stop a transfer after this many seconds and judge it by what has arrived; for iperf3 how long it sends
-    /// [default: 120, iperf3: 30].
+    /// [default: 120, iperf3: 30; with --on sim the scenario's duration, if it has one].
     #[arg(long, value_name = "S", value_parser = seconds)]
     max_seconds: Option<Duration>,
     /// With `--on sim`: write what the controller hears and answers to this file, for `skyhaul replay`.
@@ -77,7 +82,7 @@ enum Testbed {
     Hosts,
     /// The same with a cable in place of the link: what the programs themselves cost.
     Cable,
-    /// TCP in virtual time: no programs, no waiting, the same result for the same seed. Wants `--cc`.
+    /// TCP in virtual time: no programs, no waiting, the same result for the same seed.
     Sim,
 }
 
@@ -89,6 +94,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         Testbed::Cable => On::Cable,
         Testbed::Sim => return simulated(&args, &scenario),
     };
+    let scenario = one_link(&args, &scenario)?;
     if !args.cc.is_empty() {
         return Err(Failure::request(
             "--cc is for --on sim; programs take --scheme direct:NAME or skyhaul:NAME",
@@ -124,21 +130,46 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
 }
 
 fn simulated(args: &Args, scenario: &Scenario) -> Result<ExitCode, Failure> {
-    if args.cc.is_empty() {
-        return Err(Failure::request("--on sim wants --cc with controllers, such as --cc newreno,cubic,bbr"));
-    }
-    let bytes = simulate::size(scenario, args.bytes);
+    let fixed = scenario.flows.iter().any(|flow| flow.controller.is_some());
+    let names = if args.cc.is_empty() { &scenario.controllers } else { &args.cc };
+    let contenders: Vec<Vec<String>> = match (args.cc.is_empty() && fixed, names.is_empty()) {
+        (true, _) => vec![Vec::new()],
+        (false, true) => {
+            return Err(Failure::request(
+                "--on sim wants --cc with controllers, such as --cc newreno,cubic,bbr",
+            ));
+        }
+        (false, false) => names.iter().map(|name| vec![name.clone()]).collect(),
+    };
     let plan = simulate::Plan {
         scenario,
-        controllers: &args.cc,
-        bytes,
+        cells: simulate::cells(scenario, args.cell.as_deref(), args.bytes)?,
+        contenders,
         seed: args.seed,
         seeds: args.repeat,
-        limit: args.max_seconds.unwrap_or(if bytes.is_some() { TRANSFER } else { STREAM }),
-        tape: args.tape.as_deref(),
-        trace: args.trace.as_deref(),
+        limit: args.max_seconds,
+        watch: Watch { tape: args.tape.as_deref(), trace: args.trace.as_deref() },
     };
     simulate::run(&plan, args.format)
+}
+
+/// The one link of a scenario that programs can run on.
+fn one_link(args: &Args, scenario: &Scenario) -> Result<Scenario, Failure> {
+    let cells = simulate::cells(scenario, args.cell.as_deref(), None)?;
+    let flows = scenario.flows.len();
+    let id = &scenario.id;
+    match &cells[..] {
+        [_] if flows > 1 => Err(Failure::request(format!(
+            "{id} has {flows} flows and programs send one; it runs with --on sim"
+        ))),
+        [cell] => Ok(cell.scenario.clone()),
+        _ => Err(Failure::request(format!(
+            "{id} varies over {} cells and programs run on one: choose it, such as --cell \"{}\", or run all \
+             with --on sim",
+            cells.len(),
+            cells[0].name
+        ))),
+    }
 }
 
 /// One run with its line of progress.
@@ -180,9 +211,9 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 /// Enough for 512 MiB at a third of 100 Mbit/s.
-const TRANSFER: Duration = Duration::from_secs(120);
+pub const TRANSFER: Duration = Duration::from_secs(120);
 /// Long enough for start-up to weigh little.
-const STREAM: Duration = Duration::from_secs(30);
+pub const STREAM: Duration = Duration::from_secs(30);
 
 #[cfg(test)]
 mod tests {

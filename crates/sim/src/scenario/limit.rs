@@ -15,7 +15,8 @@ impl Scenario {
     /// payload / (1500 + bytes the rate base adds) × (1 - loss).
     pub fn payload_limit(&self, data: Dir, payload: Bytes) -> Rate {
         let direction = self.direction(data);
-        direction.rate.scale(share_of_payload(direction, payload) * direction.survival(direction.loss))
+        let full = Packet { size: FULL_PACKET, payload };
+        direction.rate.scale(full.share(direction) * direction.survival(direction.loss, full))
     }
 
     /// The greatest goodput of a file of `bytes` in the workload's direction: `bytes` / (one-way delay +
@@ -27,7 +28,16 @@ impl Scenario {
 
     /// As [`Scenario::limit`] for either direction and for packets that carry `payload` bytes of the file.
     pub fn limit_of(&self, data: Dir, bytes: Bytes, payload: Bytes) -> Rate {
-        let time = self.direction(data).shortest_time(bytes, payload);
+        self.limit_with(data, bytes, Packet { size: FULL_PACKET, payload })
+    }
+
+    /// As [`Scenario::limit`] for the segments of `[tcp]`.
+    pub fn tcp_limit(&self, bytes: Bytes) -> Rate {
+        self.limit_with(self.data(), bytes, Packet { size: self.tcp.packet(), payload: self.tcp.mss })
+    }
+
+    fn limit_with(&self, data: Dir, bytes: Bytes, packet: Packet) -> Rate {
+        let time = self.direction(data).shortest_time(bytes, packet);
         if time == Duration::MAX {
             return Rate::ZERO;
         }
@@ -36,23 +46,23 @@ impl Scenario {
 }
 
 impl Direction {
-    /// Share of full packets that survive, given the single loss in force.
-    fn survival(&self, loss: Share) -> f64 {
-        let bits = self.packet_error(FULL_PACKET);
+    /// Share of packets that survive, given the single loss in force.
+    fn survival(&self, loss: Share, packet: Packet) -> f64 {
+        let bits = self.packet_error(packet.size);
         let bursts = self.burst.map_or(Share::ZERO, |burst| burst.average());
         [loss, bits, bursts].map(|lost| 1.0 - lost.value()).iter().product()
     }
 
     /// From the first bit sent to the last one received.
-    fn shortest_time(&self, bytes: Bytes, payload: Bytes) -> Duration {
+    fn shortest_time(&self, bytes: Bytes, packet: Packet) -> Duration {
         let changes = Changes::new(self);
         let payload_bits = bytes.bits() as f64;
-        let efficiency = share_of_payload(self, payload);
+        let efficiency = packet.share(self);
         let (mut now, mut done) = (0u64, 0.0);
         for _ in 0..MOST_STEPS {
             let settings = changes.at(now);
             let on_air = if settings.out { 0.0 } else { settings.rate as f64 };
-            let rate = on_air * efficiency * self.survival(settings.loss.share());
+            let rate = on_air * efficiency * self.survival(settings.loss.share(), packet);
             let next = changes.next_after(now);
             let left = (payload_bits - done) / rate;
             if left.is_finite() && now as f64 + left * 1e9 <= next as f64 {
@@ -70,8 +80,20 @@ impl Direction {
     }
 }
 
-fn share_of_payload(direction: &Direction, payload: Bytes) -> f64 {
-    payload.as_f64() / (FULL_PACKET + direction.rate_base.overhead()).as_f64()
+/// A packet as large as it gets.
+#[derive(Clone, Copy)]
+struct Packet {
+    /// IP bytes.
+    size: Bytes,
+    /// Of these, bytes of the file.
+    payload: Bytes,
+}
+
+impl Packet {
+    /// Share of the link's time that payload has.
+    fn share(self, direction: &Direction) -> f64 {
+        self.payload.as_f64() / (self.size + direction.rate_base.overhead()).as_f64()
+    }
 }
 
 const FULL_PACKET: Bytes = Bytes(1500);
