@@ -3,14 +3,14 @@
 use crate::controller::{Controller, Setup};
 use crate::controllers::boost::{Boost, Variant};
 use crate::controllers::enhanced::{Enhanced, Reading};
-use crate::controllers::{Bbr, Cubic, GivenRate, Hswa, Hybic, Hybla, NewReno, Scps, Veno, Westwood};
+use crate::controllers::{Bbr, Bbr3, Cubic, GivenRate, Hswa, Hybic, Hybla, NewReno, Scps, Veno, Westwood};
 use std::fmt;
 
 type Constructor = fn(&Setup) -> Option<Box<dyn Controller>>;
 
 /// Every controller, in the order lists show them. A constructor answers nothing when the set-up
 /// lacks the link rate it needs.
-const CONTROLLERS: [(&str, Constructor); 14] = [
+const CONTROLLERS: [(&str, Constructor); 15] = [
     ("newreno", |setup| Some(Box::new(NewReno::new(setup)))),
     ("cubic", |setup| Some(Box::new(Cubic::new(setup)))),
     ("hybla", |setup| Some(Box::new(Hybla::new(setup)))),
@@ -22,6 +22,7 @@ const CONTROLLERS: [(&str, Constructor); 14] = [
     ("enhanced-literal", |setup| Some(Box::new(Enhanced::new(setup, Reading::Literal)))),
     ("hybic", |setup| Some(Box::new(Hybic::new(setup)))),
     ("bbr", |setup| Some(Box::new(Bbr::new(setup)))),
+    ("bbr3", |setup| Some(Box::new(Bbr3::new(setup)))),
     ("boost", |setup| Some(Box::new(Boost::new(setup, Variant::Discriminating)))),
     ("boost-literal", |setup| Some(Box::new(Boost::new(setup, Variant::Literal)))),
     ("rate", |setup| {

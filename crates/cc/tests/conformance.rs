@@ -244,7 +244,7 @@ fn loss_based_controllers_cut_on_a_new_episode_and_the_others_do_not() {
             "westwood" => 0.25,
             "boost-literal" => 0.8,
             // At an empty queue a loss is taken for random.
-            "bbr" | "rate" | "boost" => 1.0,
+            "bbr" | "bbr3" | "rate" | "boost" => 1.0,
             name => panic!("say here what {name} keeps of its window after a loss"),
         };
         assert!((kept - expected).abs() < 1e-3, "{} kept {kept}", controller.name());

@@ -40,7 +40,7 @@
 
 use crate::controller::{Controller, Setup, Snapshot};
 use crate::event::{Ack, Loss, Sent, Signal};
-use crate::parts::{scaled, WindowedMax};
+use crate::parts::{draw, scaled, Bundles, WindowedMax};
 use crate::units::{Bytes, Duration, Rate, Time};
 use crate::window::Window;
 
@@ -74,8 +74,6 @@ const FULL_PIPE_QUEUE: u32 = 8;
 const FULL_PIPE_LOSS: f64 = 0.2;
 /// Longest bundle of ACKs that is allowed for.
 const BUNDLE_MOST: Duration = Duration::from_millis(100);
-/// Rounds over which the greatest bundle is kept.
-const BUNDLE_ROUNDS: u64 = 10;
 /// Greatest quantum of sending.
 const QUANTUM_MOST: Bytes = Bytes::kib(64);
 
@@ -93,7 +91,7 @@ pub struct Bbr {
     bandwidth: WindowedMax<Rate>,
     round_trip: Option<(Duration, Time)>,
     full: FullPipe,
-    bundle: Bundle,
+    bundles: Bundles,
     delivered: Bytes,
     lost_in_phase: bool,
     /// Acknowledged and lost since the round began.
@@ -119,14 +117,6 @@ struct FullPipe {
     reached: bool,
 }
 
-/// How far ACKs run ahead of the estimated rate because they come in bundles.
-#[derive(Clone, Debug)]
-struct Bundle {
-    since: Time,
-    acked: Bytes,
-    greatest: WindowedMax<Bytes>,
-}
-
 impl Bbr {
     /// A controller in start-up at its initial window.
     pub fn new(setup: &Setup) -> Self {
@@ -142,11 +132,7 @@ impl Bbr {
             bandwidth: WindowedMax::new(BANDWIDTH_ROUNDS),
             round_trip: None,
             full: FullPipe::default(),
-            bundle: Bundle {
-                since: Time::ZERO,
-                acked: Bytes::ZERO,
-                greatest: WindowedMax::new(BUNDLE_ROUNDS),
-            },
+            bundles: Bundles::new(),
             delivered: Bytes::ZERO,
             lost_in_phase: false,
             round_acked: Bytes::ZERO,
@@ -193,16 +179,9 @@ impl Bbr {
     }
 
     fn update_bundle(&mut self, ack: &Ack) {
-        let Some(rate) = self.bandwidth.get() else { return };
-        let mut expected = rate.bytes_in(ack.now.since(self.bundle.since));
-        if self.bundle.acked <= expected {
-            self.bundle.since = ack.now;
-            self.bundle.acked = Bytes::ZERO;
-            expected = Bytes::ZERO;
+        if let Some(rate) = self.bandwidth.get() {
+            self.bundles.on_ack(ack.now, self.round, ack.acked, rate, self.window.bytes(self.mss));
         }
-        self.bundle.acked += ack.acked;
-        let extra = self.bundle.acked.saturating_sub(expected).min(self.window.bytes(self.mss));
-        self.bundle.greatest.update(self.round, extra);
     }
 
     fn update_full_pipe(&mut self, ack: &Ack) {
@@ -252,9 +231,11 @@ impl Bbr {
     }
 
     fn enter_probe_rate(&mut self, now: Time) {
-        // Any phase but the draining one; the multiplier is 2⁶⁴ / golden ratio (Knuth, TAOCP 3, 6.4).
-        let draw = (now.as_nanos().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % 7;
-        let phase = if draw == 0 { 0 } else { draw as usize + 1 };
+        // Any phase but the draining one.
+        let phase = match draw(now) % 7 {
+            0 => 0,
+            later => later as usize + 1,
+        };
         self.mode = Mode::ProbeRate { phase, since: now };
         self.lost_in_phase = false;
     }
@@ -334,7 +315,7 @@ impl Bbr {
     }
 
     fn bundle_allowance(&self) -> Bytes {
-        match (self.full.reached, self.bandwidth.get(), self.bundle.greatest.get()) {
+        match (self.full.reached, self.bandwidth.get(), self.bundles.greatest()) {
             (true, Some(rate), Some(extra)) => extra.min(rate.bytes_in(BUNDLE_MOST)),
             _ => Bytes::ZERO,
         }

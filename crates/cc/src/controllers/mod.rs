@@ -2,6 +2,7 @@
 //! places where it departs from its source.
 
 pub mod bbr;
+pub mod bbr3;
 pub mod boost;
 pub mod cubic;
 pub mod enhanced;
@@ -15,6 +16,7 @@ pub mod veno;
 pub mod westwood;
 
 pub use bbr::Bbr;
+pub use bbr3::Bbr3;
 pub use boost::Boost;
 pub use cubic::Cubic;
 pub use enhanced::Enhanced;

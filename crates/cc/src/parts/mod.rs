@@ -2,8 +2,10 @@
 //! a way of their own.
 
 pub mod backlog;
+pub mod bundle;
 pub mod cubic_curve;
 pub mod delivery;
+pub mod draw;
 pub mod episode;
 pub mod extreme;
 pub mod hystart;
@@ -15,8 +17,10 @@ pub mod span;
 pub mod tail;
 
 pub use backlog::backlog;
+pub use bundle::Bundles;
 pub use cubic_curve::CubicCurve;
 pub use delivery::{DeliveryEstimator, DeliverySample, PacketState};
+pub use draw::draw;
 pub use episode::Episodes;
 pub use extreme::{WindowedMax, WindowedMin};
 pub use hystart::HyStart;

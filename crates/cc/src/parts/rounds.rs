@@ -29,6 +29,12 @@ impl Rounds {
         starts
     }
 
+    /// Begins the round anew at `now` without counting one: the next round starts with the answer to a
+    /// packet sent from now on.
+    pub fn begin(&mut self, now: Time) {
+        self.began = now;
+    }
+
     /// Rounds begun so far.
     pub fn count(&self) -> u64 {
         self.count
