@@ -4,9 +4,11 @@
 //! paper prints ([`compare`]): ours beside theirs, what the link could give at most, and a verdict. What
 //! cannot be repeated says why.
 
+pub mod boost;
 pub mod compare;
 pub mod experiment;
 pub mod figure;
+pub mod grid;
 pub mod hybic;
 
 use compare::Published;
@@ -41,6 +43,7 @@ pub struct Maker {
 
 /// All papers, in the order of their numbers.
 pub const PAPERS: &[&Paper] = &[
+    &boost::PAPER, // 000
     &hybic::PAPER, // 004
 ];
 
