@@ -17,7 +17,7 @@
 //! | symbol  | here         | unit         | default                                       |
 //! |---------|--------------|--------------|-----------------------------------------------|
 //! | RTT_ref | [`RTT_REF`]  | s            | [`Setup::reference_rtt`] or 100 ms            |
-//! | γ       | [`GAMMA`]    | segments     | 128; ρ γ gives way to a configured ssthresh   |
+//! | γ       | `gamma`      | segments     | [`Setup::initial_ssthresh`] or [`GAMMA`], 128 |
 //! | A       | [`SCALE`]    | segments/s³  | 0.4                                           |
 //! | β       | [`KEPT`]     | share kept   | 0.7                                           |
 //! | W_max   | `w_max`      | segments     | ρ γ at the end of slow start, K = 0           |
@@ -29,6 +29,8 @@
 //!   it is the share kept, 0.7, and K has 1 - β.
 //! * Equation 7 lacks "W +" before "(target - W) / W"; the target is not defined and is CUBIC's
 //!   W(t + RTT), at most 1.5 W (RFC 9438 §4.2).
+//! * A first threshold that the host gives is γ, so slow start ends at ρ times as much: it is the threshold
+//!   a connection with the reference round trip would have.
 //! * The friendly region begins at W_epoch where there was no cut, so that the first one does not fall
 //!   below the window. It never lowers the window.
 //! * ρ is cut off at 16 in 2^ρ, as in [`super::hybla`]; slow start is one ACK long anyway.
@@ -45,7 +47,7 @@ use crate::window::{segments, Window};
 
 /// RTT_ref, the reference round trip of paper 004.
 pub const RTT_REF: Duration = Duration::from_millis(100);
-/// γ: threshold of a connection with the reference round trip, in segments; paper 004.
+/// γ: first threshold of a connection with the reference round trip, in segments; paper 004.
 pub const GAMMA: f64 = 128.0;
 
 /// HYBIC.
@@ -54,7 +56,8 @@ pub struct Hybic {
     mss: Bytes,
     reference: Duration,
     window: Window,
-    /// The threshold, once configured or set by a loss; ρ γ before.
+    gamma: f64,
+    /// The threshold, once set by a loss; ρ γ before.
     ssthresh: Option<f64>,
     /// W_max; zero before the first loss.
     w_max: f64,
@@ -80,7 +83,8 @@ impl Hybic {
             mss: setup.mss,
             reference: setup.reference_rtt.unwrap_or(RTT_REF).max(Duration::from_nanos(1)),
             window: Window::from_bytes(setup.initial_window, setup.mss),
-            ssthresh: setup.initial_ssthresh.map(|bytes| segments(bytes, setup.mss)),
+            gamma: setup.initial_ssthresh.map_or(GAMMA, |bytes| segments(bytes, setup.mss)),
+            ssthresh: None,
             w_max: 0.0,
             epoch: None,
             slow_start: true,
@@ -141,7 +145,7 @@ impl Controller for Hybic {
         let mut acked = segments(ack.acked, self.mss);
         if self.slow_start {
             let rho = self.rho(ack.rtt.min);
-            let top = self.ssthresh.unwrap_or(rho * GAMMA);
+            let top = self.ssthresh.unwrap_or(rho * self.gamma);
             let step = libm::exp2(rho.min(RHO_MOST_IN_SLOW_START)) - 1.0;
             acked = slow_start(&mut self.window, top, step * acked) / step;
             self.slow_start = self.window.segments() < top;
