@@ -123,3 +123,14 @@ fn three_boost_flows_share_the_papers_link_equally() {
         println!("lost: {:?}", outcomes.iter().map(|outcome| outcome.counters.lost).collect::<Vec<_>>());
     }
 }
+
+#[test]
+fn boost_takes_the_most_within_three_seconds_beside_cubic_and_bbr_over_hardly_any_delay() {
+    // Figures 13 and 14: hardly any delay, a queue of 1000 packets; boost is the last to join.
+    for names in [["cubic", "bbr", "boost"], ["bbr", "cubic", "boost"]] {
+        let outcomes = share(&link(Duration::from_micros(500), 0.0), &names, 30, 1);
+        let rates: Vec<f64> = outcomes.iter().map(|outcome| mbit(outcome, 23, 30)).collect();
+        println!("{names:?}: {rates:.1?}");
+        assert!(rates[2] > rates[0].max(rates[1]), "{names:?}: {rates:?}");
+    }
+}

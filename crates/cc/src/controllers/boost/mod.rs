@@ -38,6 +38,9 @@
 //! balance         once the path was full:  W <- W / 2 + (W RTTmin / RTT + v (q B RTTmin + ζ)) / 2
 //!                 RTT is the round's least; v doubles per round trip after three without a queue,
 //!                 v q <= 1/4; after sixteen, exponential growth again
+//! compete         where the queue stays long and RTTmin has turned out much shorter than believed, others
+//!                 come and go:  W += min(W / 80, sqrt(W) / 2) per round trip, β = 0.9 once in eight of them,
+//!                 until a round shows hardly a queue
 //! probe           W' = 0.7 B RTTmin for one round trip when RTTmin was not seen for 10 s
 //! ```
 //!
@@ -108,6 +111,12 @@ const BUNDLE_MOST: Duration = Duration::from_millis(100);
 /// Segments that are never given up but for a timeout: what RFC 6928 lets anyone start with. With fewer,
 /// delayed ACKs look like a queue.
 const LEAST: f64 = 10.0;
+/// Beside others one cut in so many round trips, the length of BBR's probing cycle: who cuts at each of its
+/// overflows is left nothing by it.
+const COMPETING_ROUNDS: u64 = 8;
+/// Growth per round trip beside others, as a share of the window, the root of the window at most: ours. A cut
+/// to 0.9 is made good in eight round trips.
+const COMPETING_STEP: f64 = 0.0125;
 /// Pace of the exponential growth, in windows per round trip: ε ln ε / (ε - 1). A flight that grows by the
 /// factor ε per round trip holds so much less than its newest packets' rate times the round trip.
 const FILLING_PACE: f64 = 1.648;
@@ -167,6 +176,10 @@ pub struct Boost {
     rounds: u64,
     /// The path was not full yet, since the start or the last timeout.
     filling: bool,
+    /// Others hold the queue.
+    competing: bool,
+    /// The last round in which the queue overflowed.
+    overflow_round: u64,
     /// The queue of the first growth drains.
     draining: bool,
     /// Rounds in a row in which B did not grow, or in which no queue stood.
@@ -193,6 +206,8 @@ impl Boost {
             rounds: 0,
             filling: true,
             draining: false,
+            competing: false,
+            overflow_round: 0,
             flat: 0,
             empty: 0,
             velocity: 1.0,
@@ -274,9 +289,16 @@ impl Boost {
             self.window.set(self.window.segments().max(full));
         }
         self.draining &= before_cut;
-        if let (Some(standing), false) = (standing, ack.app_limited || self.round_trip.is_settling(ack.now)) {
-            if self.round_trip.wants_probe(ack, standing, ETA) {
-                self.round_trip.start_probe(ack);
+        if self.competing {
+            self.compete(ack, standing, before_cut);
+        } else if let (Some(standing), false) =
+            (standing, ack.app_limited || self.round_trip.is_settling(ack.now))
+        {
+            let long = self.round_trip.is_stubborn(standing, ETA);
+            if long && self.round_trip.comes_and_goes(ack.now) {
+                self.competing = true;
+            } else if long || self.round_trip.is_unseen(ack.now) {
+                self.round_trip.start_probe(ack, long);
             }
             if !before_cut {
                 self.balance(standing);
@@ -309,6 +331,7 @@ impl Boost {
     fn end_filling(&mut self, now: Time) {
         self.filling = false;
         self.draining = true;
+        self.round_trip.expect_no_less();
         self.flat = 0;
         self.cut_at = Some(now);
         let full = self.full();
@@ -320,6 +343,19 @@ impl Boost {
         match self.pipe() {
             Some(pipe) => pipe * (1.0 + self.queue_share()) + self.bundle(),
             None => self.window.segments(),
+        }
+    }
+
+    /// Others keep the queue long until it overflows; whoever made room would get none. The window
+    /// grows and losses cut it.
+    fn compete(&mut self, ack: &Ack, standing: Option<f64>, before_cut: bool) {
+        self.round_trip.keep_least(ack.now);
+        if standing.is_some_and(|standing| standing < self.queue_share()) {
+            (self.competing, self.empty, self.velocity) = (false, 0, 1.0);
+        } else if !before_cut && !ack.app_limited {
+            let window = self.window.segments();
+            let step = (libm::sqrt(window) / 2.0).min(COMPETING_STEP * window).max(ZETA);
+            self.window.grow(step * segments(ack.acked, self.mss) / window);
         }
     }
 
@@ -415,12 +451,18 @@ impl Controller for Boost {
                     return;
                 }
                 (Variant::Discriminating, Cause::Congestion) => {
+                    let since = self.rounds.saturating_sub(self.overflow_round);
+                    if self.competing && since < COMPETING_ROUNDS {
+                        return;
+                    }
                     self.round_trip.lost_at(queue);
+                    self.overflow_round = self.rounds;
                     if self.filling {
                         self.end_filling(loss.now);
                     }
                     let least = self.window.segments().min(LEAST);
-                    self.window.set((self.window.segments() * self.mode.kept()).max(least));
+                    let kept = if self.competing { Mode::Maximum } else { self.mode }.kept();
+                    self.window.set((self.window.segments() * kept).max(least));
                     (self.empty, self.velocity) = (0, 1.0);
                 }
             }
@@ -455,6 +497,7 @@ impl Controller for Boost {
             (Variant::Literal, growth) => growth.name(),
             _ if self.round_trip.is_probing() => "probe round trip",
             _ if self.filling => Growth::Exponential.name(),
+            _ if self.competing => "compete",
             _ => "balance",
         };
         Snapshot { cwnd: self.cwnd(), ssthresh: None, pacing_rate: self.pacing_rate(), phase }

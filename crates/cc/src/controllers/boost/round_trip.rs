@@ -21,6 +21,10 @@ const RECOVERY: f64 = 1.25;
 /// Least room, as a share of the least round trip.
 const ROOM_LEAST: f64 = 0.01;
 
+/// A round trip below this share of the least one so far tells that a queue was in that one, and for how
+/// long this is remembered.
+const FALLEN: f64 = 0.9;
+const FALLEN_MEMORY: Duration = Duration::from_secs(30);
 /// So many samples in a row above a limit are no chance.
 const RECENT: usize = 8;
 /// Jitter spread evenly over a range differs by a third of it from one sample to the next.
@@ -50,6 +54,9 @@ pub(super) struct RoundTrip {
     /// Least sample since a probe began that may replace the memory.
     replacing: Option<Duration>,
     room: f64,
+    /// Whether the least round trip should be the path's by now, and when it was not.
+    long_lived: bool,
+    fallen: Option<Time>,
 }
 
 impl RoundTrip {
@@ -68,6 +75,8 @@ impl RoundTrip {
             settled: Time::ZERO,
             replacing: None,
             room: 1.0,
+            long_lived: false,
+            fallen: None,
         }
     }
 
@@ -148,6 +157,11 @@ impl RoundTrip {
         }
         let before = self.least();
         self.least.update(position(ack.now), sample);
+        if let (Some(before), true) = (before, self.long_lived) {
+            if sample < scaled(before, FALLEN) {
+                self.fallen = Some(ack.now);
+            }
+        }
         if self.least() > before {
             // The new one was seen among dense samples.
             self.spread = Duration::ZERO;
@@ -192,15 +206,38 @@ impl RoundTrip {
         }
     }
 
-    /// Whether it is time to look for the least round trip; `standing` is the newest standing queue, and
-    /// above `eta` least round trips a queue is long.
-    pub(super) fn wants_probe(&mut self, ack: &Ack, standing: f64, eta: f64) -> bool {
+    /// Whether the queue has been above `eta` least round trips for some rounds; `standing` is the newest.
+    pub(super) fn is_stubborn(&mut self, standing: f64, eta: f64) -> bool {
         self.long_rounds = if 1.0 + standing > eta { self.long_rounds.saturating_add(1) } else { 0 };
-        self.long_rounds >= STUBBORN || ack.now.since(self.seen) > PROBE_AFTER
+        self.long_rounds >= STUBBORN
     }
 
-    pub(super) fn start_probe(&mut self, ack: &Ack) {
-        if self.long_rounds >= STUBBORN {
+    /// Whether the least round trip was not seen for long.
+    pub(super) fn is_unseen(&self, now: Time) -> bool {
+        now.since(self.seen) > PROBE_AFTER
+    }
+
+    /// Whether the least round trip turned out much shorter lately: others' queue was in it.
+    pub(super) fn comes_and_goes(&self, now: Time) -> bool {
+        self.fallen.is_some_and(|at| now.since(at) < FALLEN_MEMORY)
+    }
+
+    /// From now on a much shorter round trip tells of others; before, first samples are what they are.
+    pub(super) fn expect_no_less(&mut self) {
+        self.long_lived = true;
+    }
+
+    /// Others keep the queue long; the least round trip is remembered meanwhile.
+    pub(super) fn keep_least(&mut self, now: Time) {
+        if let Some(least) = self.least() {
+            self.least.update(position(now), least);
+        }
+        self.seen = now;
+    }
+
+    /// Begins a probe; with `replacing`, what it sees is the least round trip from then on.
+    pub(super) fn start_probe(&mut self, ack: &Ack, replacing: bool) {
+        if replacing {
             self.replacing = Some(Duration::MAX);
         }
         self.long_rounds = 0;
