@@ -1,13 +1,14 @@
 //! The way through the air: one-way delay, jitter and order.
 
 use super::changes::nanos;
-use crate::rng::Stream;
+use crate::rng::{Chance, Stream};
 use crate::scenario::{Direction, Jitter, JitterShape};
 
 /// Delay of the packets that were sent and not lost.
 #[derive(Clone, Debug)]
 pub(super) struct Flight {
     jitter: Option<(Jitter, Stream)>,
+    detour: Option<(Chance, u64, Stream)>,
     reorder: bool,
     latest: u64,
 }
@@ -15,11 +16,28 @@ pub(super) struct Flight {
 impl Flight {
     pub fn new(direction: &Direction, seed: u64) -> Self {
         let jitter = direction.jitter.map(|jitter| (jitter, Stream::new(seed, "jitter")));
-        Flight { jitter, reorder: direction.reorder, latest: 0 }
+        Flight { jitter, detour: None, reorder: direction.reorder, latest: 0 }
     }
 
-    /// Delay of the next packet, jitter included. Draws for lost packets too.
+    /// From now on `share` of the packets take up to `longest` more.
+    pub fn detour(&mut self, share: Chance, longest: u64, stream: Stream) {
+        self.detour = Some((share, longest, stream));
+    }
+
+    /// Delay of the next packet, jitter and detour included. Draws for lost packets too.
     pub fn delay(&mut self, one_way: u64) -> u64 {
+        let more = self.detour.as_mut().map_or(0, |(share, longest, stream)| {
+            let late = stream.below(longest.saturating_add(1));
+            if stream.chance(*share) {
+                late
+            } else {
+                0
+            }
+        });
+        self.jittered(one_way).saturating_add(more)
+    }
+
+    fn jittered(&mut self, one_way: u64) -> u64 {
         let Some((jitter, stream)) = &mut self.jitter else { return one_way };
         let half_range = nanos(jitter.half_range);
         let late = match jitter.shape {

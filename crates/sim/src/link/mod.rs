@@ -17,11 +17,12 @@ mod loss;
 
 use std::fmt;
 
-use skyhaul_cc::units::{Bytes, Duration, Rate, Time};
+use skyhaul_cc::units::{Bytes, Duration, Rate, Share, Time};
 
+use crate::rng::Stream;
 use crate::scenario::Direction;
 use bottleneck::{Bottleneck, LARGEST_PACKET};
-use changes::Changes;
+use changes::{nanos, Changes};
 pub use counters::{Count, Counters};
 use flight::Flight;
 use loss::Losses;
@@ -105,6 +106,16 @@ impl Link {
             counters: Counters::default(),
             now: Time::ZERO,
         }
+    }
+
+    /// The same link, but `share` of the packets take a detour of up to `longest`, all lengths equally
+    /// likely. They overtake or are overtaken if the direction allows reordering; otherwise they hold up what
+    /// follows.
+    #[must_use]
+    pub fn with_detour(mut self, share: Share, longest: Duration, seed: u64) -> Link {
+        let stream = Stream::new(seed, "detour");
+        self.flight.detour(share.into(), nanos(longest), stream);
+        self
     }
 
     /// Offers an IP packet of `size` bytes at `now` and says what becomes of it.
