@@ -8,6 +8,7 @@ pub mod clock;
 pub mod fec;
 pub mod link;
 pub mod play;
+pub mod repairs;
 pub mod rng;
 pub mod scenario;
 pub mod stats;
