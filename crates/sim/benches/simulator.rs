@@ -10,15 +10,22 @@ use skyhaul_cc::units::{Bytes, Duration, Rate, Share, Time};
 use skyhaul_cc::{registry, Setup};
 use skyhaul_sim::link::Link;
 use skyhaul_sim::scenario::{Direction, RateBase};
+use skyhaul_sim::tcp::{Recovery, TcpOptions};
 use skyhaul_sim::world::{Flow, World};
 
 // A benchmark is the one place here that looks at a clock.
 #[allow(clippy::disallowed_methods)]
 fn main() {
     println!("1 Gbit/s, 100 ms, queue of one bandwidth-delay product, 60 s of virtual time");
-    for (controller, loss) in
-        [("rate", 0.0), ("rate", 0.012), ("bbr", 0.005), ("cubic", 0.0), ("hybla", 1e-5)]
-    {
+    for (controller, loss, recovery) in [
+        ("rate", 0.0, Recovery::Rack),
+        ("rate", 0.012, Recovery::Rack),
+        ("bbr", 0.005, Recovery::Rack),
+        ("cubic", 0.0, Recovery::Rack),
+        ("hybla", 1e-5, Recovery::Rack),
+        ("rate", 0.0, Recovery::Predictive),
+        ("rate", 0.012, Recovery::Predictive),
+    ] {
         let direction = Direction {
             rate: Rate::mbit(1000),
             rate_base: RateBase::Ip,
@@ -40,6 +47,7 @@ fn main() {
             Ok(controller) => Flow::new(controller),
             Err(error) => return println!("{error}"),
         };
+        let flow = Flow { tcp: TcpOptions { recovery, ..flow.tcp }, ..flow };
         let mut world = World::new(Link::new(&direction, 1), Link::new(&back, 2), 1);
         world.add(flow);
         let begin = (Instant::now(), processor_time());
@@ -51,7 +59,7 @@ fn main() {
             _ => begin.0.elapsed().as_secs_f64(),
         };
         println!(
-            "{controller:>6}, loss {:>6}: {seconds:5.2} s, {:9} packets, {:5.2} million packet events per second, {:6.1} Mbit/s",
+            "{controller:>6}, {recovery:?}, loss {:>6}: {seconds:5.2} s, {:9} packets, {:5.2} million packet events per second, {:6.1} Mbit/s",
             format!("{} %", loss * 100.0),
             world.packets(),
             world.packets() as f64 / seconds / 1e6,

@@ -38,6 +38,8 @@ pub struct Flow {
     /// Whether the receiver reports when each packet arrived, as the channel's datagram shim does: two
     /// bytes per packet in each ACK. What a lost ACK reported is taken to be in the next one.
     pub reports: bool,
+    /// How the application writes; everything at once if not given.
+    pub writes: Option<Writes>,
     /// Whether to record a tape of what the controller hears; it grows with the run.
     pub tape: bool,
 }
@@ -53,9 +55,19 @@ impl Flow {
             acks: AckOptions::default(),
             access: Duration::ZERO,
             reports: false,
+            writes: None,
             tape: false,
         }
     }
+}
+
+/// An application that writes block by block, from the start of its flow on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Writes {
+    /// Full segments in a block, at least 1.
+    pub segments: u64,
+    /// From the beginning of a block to that of the next.
+    pub every: Duration,
 }
 
 /// What became of a flow.
@@ -160,6 +172,8 @@ struct End {
     start: Time,
     started: bool,
     total: Option<Bytes>,
+    writes: Option<Writes>,
+    written: u64,
     delivered: Bytes,
     last_delivery: Time,
     finished: Option<Time>,
@@ -179,6 +193,8 @@ enum Timer {
     Ack,
     /// The flow begins.
     Start,
+    /// The application writes.
+    Write,
     /// Is there any progress?
     Watch,
 }
@@ -266,6 +282,8 @@ impl World {
             start,
             started: false,
             total: flow.bytes,
+            writes: flow.writes,
+            written: 0,
             delivered: Bytes::ZERO,
             last_delivery: start,
             finished: empty.then_some(start),
@@ -437,6 +455,22 @@ impl World {
         match timer {
             Timer::Start => {
                 end.started = true;
+                if end.writes.is_some() {
+                    self.timers.schedule(at, (flow, Timer::Write));
+                    end.sender.write_up_to(0);
+                } else {
+                    self.transmit(flow);
+                }
+            }
+            Timer::Write => {
+                if let Some(writes) = end.writes {
+                    end.written = end.written.saturating_add(writes.segments.max(1));
+                    end.sender.write_up_to(end.written);
+                    if end.total.is_none_or(|total| end.sender.bytes_before(end.written) < total) {
+                        let every = writes.every.max(Duration::from_nanos(1));
+                        self.timers.schedule(at + every, (flow, Timer::Write));
+                    }
+                }
                 self.transmit(flow);
             }
             Timer::Watch => {

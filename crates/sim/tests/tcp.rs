@@ -149,7 +149,7 @@ fn a_full_link_never_delivers_above_its_rate() {
 
 #[test]
 fn one_lost_segment_costs_one_retransmission_and_one_cut() {
-    for recovery in [Recovery::Dupack, Recovery::Rack] {
+    for recovery in [Recovery::Dupack, Recovery::Rack, Recovery::Predictive] {
         // 1 ms of outage in a stream paced at one packet per 1.16 ms.
         let change = Change { at: ms(500), outage: Some(ms(1)), ..Change::default() };
         let forward = Direction { changes: vec![change], ..direction() };
@@ -321,7 +321,7 @@ fn data_is_whole_under_every_kind_of_trouble_at_once() {
         ..direction()
     };
     for name in registry::names() {
-        for recovery in [Recovery::Dupack, Recovery::Rack] {
+        for recovery in [Recovery::Dupack, Recovery::Rack, Recovery::Predictive] {
             for seed in 1..=2 {
                 let mut world = World::new(Link::new(&forward, seed), Link::new(&acks, seed + 100), seed);
                 let tcp = TcpOptions { recovery, ..TcpOptions::default() };

@@ -1,28 +1,34 @@
 //! How likely a packet is lost, given how long nothing was heard of it: the predictive loss judgement of
 //! paper 000 §3.2, which says that such a judgement is made from what was learned of the path and not how.
 //!
-//! For a packet sent `age` ago, where a packet sent later was acknowledged `behind` ago:
+//! For a packet sent `age` ago, which is `longer` than the round trip of the first packet sent later that is
+//! answered:
 //!
 //! ```text
-//! s = S_rtt(age)                         nothing sent later is acknowledged
-//!     min(S_rtt(age), S_re(behind))      otherwise; not the product, the two depend on each other
+//! s = S_rtt(age)                         nothing sent later is answered
+//!     min(S_rtt(age), S_re(longer))      otherwise; not the product, the two depend on each other
 //! P = pi / (pi + (1 - pi) s)             Bayes
 //! ```
 //!
 //! | symbol | here | meaning | default |
 //! |---|---|---|---|
 //! | S_rtt(a) | [`Tail`] of round trips above the smoothed one | share of arriving packets answered later than a | |
-//! | S_re(u) | [`Tail`] of latenesses | share of arriving packets answered more than u after one sent later | |
+//! | S_re(u) | [`Tail`] of differences | share of arriving packets that take more than u longer than one sent later | |
 //! | pi | two-state chain (Gilbert) | probability of loss, given the fate of the packet sent just before | |
 //! | theta | [`threshold`](LossOddsOptions::threshold) | cost of a needless copy over the sum of both costs | 0.95 |
 //! | | [`memory`](LossOddsOptions::memory) | packets remembered | 16,384 |
 //! | | [`least_samples`](LossOddsOptions::least_samples) | before them there is no judgement | 200 |
 //!
-//! The paper gives no equations; these are ours. The histogram of round trips counts from the smoothed
-//! round trip (weight 1/8, as RFC 6298 has it) and not from the least one: while a queue grows, every
-//! packet takes longer than all before it, and would be lost by comparison with the least.
+//! The paper gives no equations; these are ours, with two turns:
 //!
-//! Of packets in the order they left, the first one open has the greatest `age` and `behind`, so it is the
+//! * Round trips count from the smoothed one (weight 1/8, as RFC 6298 has it) and not from the least: while a
+//!   queue grows every packet takes longer than all before it, and would be lost by comparison with the least.
+//! * `longer` is the time since the later packet was answered and the lead that the earlier one had when they
+//!   left. Where packets follow closely the lead is nothing. In a thin flow it is more than any reordering, so
+//!   that the time alone would teach that there is none, and a copy sent just before new data would be judged
+//!   by that.
+//!
+//! Of packets in the order they left, the first one open has the greatest `age` and `longer`, so it is the
 //! first to cross the threshold, and the fate of the packet before it is known. Hosts need to look at that
 //! one only, and to report fates in that order.
 
@@ -68,8 +74,8 @@ pub struct LossOdds {
 pub struct Crossing {
     /// This long after it was sent.
     pub age: Duration,
-    /// This long after a packet sent later was acknowledged.
-    pub behind: Duration,
+    /// This much longer after it was sent than the round trip of the first packet sent later that is answered.
+    pub longer: Duration,
 }
 
 impl LossOdds {
@@ -84,15 +90,19 @@ impl LossOdds {
         }
     }
 
-    /// A packet was answered `rtt` after it was sent, and `behind` after the first answer to a packet
-    /// sent later: zero where it was in order.
-    pub fn on_arrived(&mut self, rtt: Duration, behind: Duration) {
+    /// A packet was answered `rtt` after it was sent.
+    pub fn on_arrived(&mut self, rtt: Duration) {
         let (least, smoothed) = self.round_trip.unwrap_or((rtt, rtt));
         self.slower.add(rtt.saturating_sub(smoothed));
-        self.overtaken.add(behind);
         // tidy: allow(eight): the weight of a round trip, RFC 6298 §2.3.
         let smoothed = smoothed * 7 / 8 + rtt / 8;
         self.round_trip = Some((least.min(rtt), smoothed));
+    }
+
+    /// An answered packet took so much longer than the first answered one sent after it; zero where it did
+    /// not. Once for each packet, as soon as both are known.
+    pub fn on_compared(&mut self, longer: Duration) {
+        self.overtaken.add(longer);
     }
 
     /// The next packet in the order of sending has arrived or is lost.
@@ -131,15 +141,15 @@ impl LossOdds {
         Share::new(self.fates.lost()).unwrap_or(Share::ZERO)
     }
 
-    /// P: probability that the first open packet is lost, sent `age` ago, `behind` after the first answer
-    /// to one sent later, if there was one.
-    pub fn lost(&self, age: Duration, behind: Option<Duration>) -> f64 {
+    /// P: probability that the first open packet is lost, sent `age` ago, which is `longer` than the round
+    /// trip of the first answered one sent later, if there is one.
+    pub fn lost(&self, age: Duration, longer: Option<Duration>) -> f64 {
         let (Some((_, smoothed)), scale) = (self.round_trip, self.scale()) else { return self.prior() };
         // An answer takes the smoothed round trip about half of the time; of the lower half of the
         // distribution nothing is kept, because nothing is judged there.
-        let mut still = if age > smoothed { self.slower.beyond(age - smoothed, scale) } else { 1.0 };
-        if let Some(behind) = behind {
-            still = still.min(self.overtaken.beyond(behind, scale));
+        let mut still = if age >= smoothed { self.slower.beyond(age - smoothed, scale) } else { 1.0 };
+        if let Some(longer) = longer {
+            still = still.min(self.overtaken.beyond(longer, scale));
         }
         let prior = self.prior();
         prior / (prior + (1.0 - prior) * still)
@@ -154,7 +164,7 @@ impl LossOdds {
         let still = prior * (1.0 - threshold) / (threshold * (1.0 - prior));
         let scale = self.scale();
         let age = smoothed.saturating_add(self.slower.exceeded_by(still, scale)).max(least);
-        Some(Crossing { age, behind: self.overtaken.exceeded_by(still, scale) })
+        Some(Crossing { age, longer: self.overtaken.exceeded_by(still, scale) })
     }
 
     /// How far beyond everything seen a delay may lie: a 64th of the least round trip, 1 ms at least.
@@ -236,7 +246,8 @@ mod tests {
                 continue;
             }
             let behind = if n % late == 0 { n / late % 20 + 1 } else { 0 };
-            odds.on_arrived(MS(540 + behind), MS(behind));
+            odds.on_arrived(MS(540 + behind));
+            odds.on_compared(MS(behind));
             odds.on_fate(Fate::Arrived);
         }
         odds
@@ -253,7 +264,7 @@ mod tests {
     fn on_a_path_that_keeps_order_one_later_answer_tells_of_a_loss() {
         let odds = learned(20_001, 80, u64::MAX);
         let crossing = odds.crossing().unwrap();
-        assert_eq!(crossing.behind, Duration::ZERO);
+        assert_eq!(crossing.longer, Duration::ZERO);
         assert!(crossing.age >= MS(540) && crossing.age < MS(541), "{crossing:?}");
         assert!(odds.lost(MS(540), Some(Duration::ZERO)) > 0.95);
         // Nothing is known before the answer can be there.
@@ -263,7 +274,7 @@ mod tests {
     #[test]
     fn on_a_path_that_reorders_by_20_ms_the_judgement_waits_so_long() {
         let crossing = learned(20_001, 80, 20).crossing().unwrap();
-        assert!(crossing.behind > MS(19) && crossing.behind < MS(22), "{crossing:?}");
+        assert!(crossing.longer > MS(19) && crossing.longer < MS(22), "{crossing:?}");
         assert!(crossing.age > MS(558) && crossing.age < MS(564), "{crossing:?}");
     }
 
@@ -272,7 +283,7 @@ mod tests {
         let (rare, often) = (learned(20_001, 2000, 20), learned(20_001, 20, 20));
         let at = |odds: &LossOdds| odds.lost(MS(550), Some(MS(10)));
         assert!(at(&rare) < 0.05 && at(&often) > 0.5, "{} {}", at(&rare), at(&often));
-        assert!(rare.crossing().unwrap().behind > often.crossing().unwrap().behind);
+        assert!(rare.crossing().unwrap().longer > often.crossing().unwrap().longer);
     }
 
     #[test]
@@ -310,7 +321,8 @@ mod tests {
         for n in 0..4000u64 {
             let rtt = Duration::from_micros(540_000 + n * 100);
             judged += u32::from(odds.crossing().unwrap().age < rtt);
-            odds.on_arrived(rtt, Duration::ZERO);
+            odds.on_arrived(rtt);
+            odds.on_compared(Duration::ZERO);
             odds.on_fate(Fate::Arrived);
         }
         assert!(judged < 40, "{judged}");
@@ -340,7 +352,8 @@ mod tests {
                     continue;
                 }
                 let behind = if kind < 3 { behind } else { 0 };
-                odds.on_arrived(Duration::from_micros(500_000 + rtt), Duration::from_micros(behind));
+                odds.on_arrived(Duration::from_micros(500_000 + rtt));
+                odds.on_compared(Duration::from_micros(behind));
                 odds.on_fate(Fate::Arrived);
             }
             let us = Duration::from_micros;
@@ -352,10 +365,10 @@ mod tests {
             let Some(crossing) = odds.crossing() else { return Ok(()) };
             let eps = 1e-6;
             prop_assert!(odds.lost(crossing.age, None) >= threshold - eps);
-            prop_assert!(odds.lost(Duration::ZERO, Some(crossing.behind)) >= threshold - eps);
+            prop_assert!(odds.lost(Duration::ZERO, Some(crossing.longer)) >= threshold - eps);
             let step = us(1);
-            if crossing.behind > step {
-                prop_assert!(odds.lost(Duration::ZERO, Some(crossing.behind - step)) < threshold + eps);
+            if crossing.longer > step {
+                prop_assert!(odds.lost(Duration::ZERO, Some(crossing.longer - step)) < threshold + eps);
             }
             if crossing.age > us(560_000) {
                 prop_assert!(odds.lost(crossing.age - step, None) < threshold + eps);

@@ -8,8 +8,8 @@ use crate::units::Duration;
 /// sixteenth to an eighth of the value far above it. Inside a bin values count as evenly spread. A sample
 /// weighs `1 - 1 / memory` of what the next one does.
 ///
-/// What was never seen is not impossible: the tail is never lighter than one more sample would make it
-/// that lies beyond x with probability e^(-x / scale).
+/// What was never seen is not impossible: beyond the greatest sample the tail is never lighter than one more
+/// sample would make it that lies x beyond it with probability e^(-x / scale).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tail {
     weights: Box<[f64; BINS]>,
@@ -57,31 +57,39 @@ impl Tail {
             self.weights[(bin + 1).min(BINS)..(self.top + 1).max(bin + 1).min(BINS)].iter().sum();
         let part = (edge(bin + 1) - place) / (edge(bin + 1) - edge(bin));
         let seen = (above + self.weights[bin] * part.clamp(0.0, 1.0)) / self.next;
-        let unseen = libm::exp(-value.as_secs_f64() / scale.as_secs_f64().max(LEAST_SCALE));
+        let further = value.saturating_sub(self.exceeded(1.0)).as_secs_f64();
+        let unseen = if seen < 1.0 { libm::exp(-further / reach(scale)) } else { 0.0 };
         (seen.max(unseen) / (self.count() + 1.0)).clamp(f64::MIN_POSITIVE, 1.0)
     }
 
     /// The least duration beyond which lie `share` of them or less; the reverse of
     /// [`beyond`](Tail::beyond).
     pub fn exceeded_by(&self, share: f64, scale: Duration) -> Duration {
-        let target = share * (self.count() + 1.0);
-        if target.is_nan() || target <= 0.0 {
+        let samples = share * (self.count() + 1.0);
+        if samples.is_nan() || samples <= 0.0 {
             return Duration::MAX;
         }
-        let unseen = -libm::log(target) * scale.as_secs_f64().max(LEAST_SCALE);
-        let unseen = Duration::from_secs_f64(unseen.clamp(0.0, LONGEST));
-        let target = target * self.next;
+        let seen = self.exceeded(samples);
+        if samples >= 1.0 {
+            return seen;
+        }
+        let further = -libm::log(samples) * reach(scale);
+        seen.max(self.exceeded(1.0).saturating_add(Duration::from_secs_f64(further.clamp(0.0, LONGEST))))
+    }
+
+    /// The least duration that so many of the remembered samples exceed, or fewer.
+    fn exceeded(&self, samples: f64) -> Duration {
+        let target = samples * self.next;
         let mut above = 0.0;
         for bin in (0..=self.top).rev() {
             let weight = self.weights[bin];
             if above + weight > target {
                 let part = (target - above) / weight;
-                let place = edge(bin + 1) - part * (edge(bin + 1) - edge(bin));
-                return value_at(place).max(unseen);
+                return value_at(edge(bin + 1) - part * (edge(bin + 1) - edge(bin)));
             }
             above += weight;
         }
-        unseen
+        Duration::ZERO
     }
 
     /// Brings the weights back to where an `f64` is exact, and forgets for good what weighs nothing.
@@ -94,6 +102,10 @@ impl Tail {
         }
         self.top = self.weights.iter().rposition(|&weight| weight > 0.0).unwrap_or(0);
     }
+}
+
+fn reach(scale: Duration) -> f64 {
+    scale.as_secs_f64().max(LEAST_SCALE)
 }
 
 /// 1 + x / 250 µs.
@@ -155,6 +167,17 @@ mod tests {
         assert_eq!(edge(0), 1.0);
         assert!((edge(BINS - 1) - 1.0) * UNIT > 3600.0);
         assert_eq!(bin_of(position(Duration::MAX)), bin_of(1.0 + LONGEST / UNIT));
+    }
+
+    #[test]
+    fn a_new_greatest_value_is_as_likely_as_the_number_of_samples_says() {
+        // Of 20 ms and less, 200 times: the next one is the greatest with a chance of 1 in 201.
+        let tail = tail(&(1..=200).map(|n| n * 100).collect::<Vec<_>>(), 1e9);
+        let beyond = tail.beyond(Duration::from_millis(20), SCALE);
+        assert!(beyond > 0.5 / 201.0 && beyond <= 3.0 / 201.0, "{beyond}");
+        let crossing = tail.exceeded_by(0.1 / 201.0, SCALE);
+        // 2.3 scales further, give or take a bin.
+        assert!(crossing > Duration::from_millis(36) && crossing < Duration::from_millis(41), "{crossing:?}");
     }
 
     #[test]

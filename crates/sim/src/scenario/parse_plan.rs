@@ -220,7 +220,8 @@ fn threshold(found: &Found<'_>, mss: Bytes) -> Result<Threshold> {
 
 const PACINGS: [(&str, Pacing); 3] =
     [("always", Pacing::Always), ("if-asked", Pacing::IfAsked), ("never", Pacing::Never)];
-const RECOVERIES: [(&str, Recovery); 2] = [("rack", Recovery::Rack), ("dupack", Recovery::Dupack)];
+const RECOVERIES: [(&str, Recovery); 3] =
+    [("rack", Recovery::Rack), ("dupack", Recovery::Dupack), ("predictive", Recovery::Predictive)];
 
 /// With headers still an IP packet.
 const LARGEST_SEGMENT: Bytes = Bytes(65_000);

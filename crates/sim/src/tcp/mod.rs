@@ -3,6 +3,8 @@
 //! Data is numbered in whole segments, as the papers do; only the last one of a transfer may be short.
 //! A connection is established from the start: no handshake is sent and none is lost.
 
+mod judge;
+mod rack;
 mod ranges;
 pub mod receiver;
 mod reduction;
@@ -10,8 +12,10 @@ pub(crate) mod reports;
 mod scoreboard;
 pub mod sender;
 
-use skyhaul_cc::units::{Bytes, Duration};
+use skyhaul_cc::parts::LossOddsOptions;
+use skyhaul_cc::units::{Bytes, Duration, Share};
 
+pub use judge::{Decile, Judgement};
 pub use receiver::{AckOptions, Receiver, SackBlocks};
 pub use sender::{Sender, SenderCounters};
 
@@ -25,6 +29,10 @@ pub enum Recovery {
     /// with a tail loss probe (TLP, §7).
     #[default]
     Rack,
+    /// By what was learned of the path: lost is what so likely is lost, given its silence, that waiting
+    /// would cost more than a needless copy (paper 000 §3.2, [`skyhaul_cc::parts::loss_odds`]).
+    /// [`Rack`](Recovery::Rack) decides until enough was seen, and whenever it would be sooner.
+    Predictive,
 }
 
 /// When segments leave inside the window.
@@ -41,7 +49,7 @@ pub enum Pacing {
 }
 
 /// Settings of a sender.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TcpOptions {
     /// Payload of a full segment. 1448 bytes: 1500 less 52 of headers.
     pub mss: Bytes,
@@ -49,6 +57,8 @@ pub struct TcpOptions {
     pub headers: Bytes,
     /// Loss detection.
     pub recovery: Recovery,
+    /// How likely lost a segment must be to be judged so by [`Recovery::Predictive`]: 0.95.
+    pub threshold: Share,
     /// Spacing.
     pub pacing: Pacing,
     /// Retransmission timeout before the first round-trip sample: 1 s (RFC 6298 §2.1).
@@ -68,6 +78,7 @@ impl Default for TcpOptions {
             mss: Bytes(1448),
             headers: Bytes(52),
             recovery: Recovery::default(),
+            threshold: LossOddsOptions::default().threshold,
             pacing: Pacing::default(),
             initial_rto: Duration::from_secs(1),
             rto_margin: Duration::from_millis(200),

@@ -20,6 +20,8 @@ pub(super) struct Record {
     pub again: bool,
     /// Ground truth for the statistics, of which no decision may know: a copy sent so far arrives.
     pub arrives: bool,
+    /// Likewise: the last copy does.
+    pub last_arrives: bool,
 }
 
 /// Where a segment is, as far as the sender knows.
@@ -161,6 +163,7 @@ impl Scoreboard {
                 place,
                 again: false,
                 arrives: false,
+                last_arrives: false,
             });
             return false;
         }
@@ -168,8 +171,15 @@ impl Scoreboard {
         let record = self.record_mut(seq).expect("only segments on the scoreboard are sent again");
         let was_lost = record.place == Place::Lost;
         let needless = record.arrives;
-        *record =
-            Record { sent_at: now, delivery, transmission, place: Place::InFlight, again: true, ..*record };
+        *record = Record {
+            sent_at: now,
+            delivery,
+            transmission,
+            place: Place::InFlight,
+            again: true,
+            last_arrives: false,
+            ..*record
+        };
         if was_lost {
             self.in_flight += size;
         }
@@ -180,11 +190,12 @@ impl Scoreboard {
     pub fn on_fate(&mut self, seq: u64, arrives: bool) {
         if let Some(record) = self.record_mut(seq) {
             record.arrives |= arrives;
+            record.last_arrives = arrives;
         }
     }
 
-    /// Takes in an ACK; `delivered` hears of every segment it newly covers. Returns how many segments
-    /// the in-order point moved.
+    /// Takes in an ACK; `delivered` hears of every segment it newly covers, as it was. Returns how many
+    /// segments the in-order point moved.
     pub fn acknowledge(&mut self, ack: &AckPacket, mut delivered: impl FnMut(u64, &Record, Bytes)) -> u64 {
         let next = ack.next.min(self.next());
         let before = self.first;
@@ -220,8 +231,8 @@ impl Scoreboard {
                         }
                         Place::Reported => unreachable!("the set of ranges says it is new"),
                     }
-                    record.place = Place::Reported;
                     delivered(seq, record, size);
+                    record.place = Place::Reported;
                     if seq > highest[2] {
                         highest[2] = seq;
                         highest.sort_unstable_by(|a, b| b.cmp(a));
@@ -274,6 +285,24 @@ impl Scoreboard {
         (losses, None)
     }
 
+    /// Transmissions so far.
+    pub fn transmissions(&self) -> u64 {
+        self.transmissions
+    }
+
+    /// The first transmission in order that was not [taken](Scoreboard::take_oldest) yet: its segment and
+    /// its number.
+    pub fn oldest(&self) -> Option<(u64, u64)> {
+        self.order.as_ref()?.front().copied()
+    }
+
+    /// Takes the oldest transmission out of the order.
+    pub fn take_oldest(&mut self) {
+        if let Some(order) = &mut self.order {
+            order.pop_front();
+        }
+    }
+
     /// Declares everything in flight lost: the timeout.
     pub fn lose_all(&mut self) -> Losses {
         let mut losses = Losses::default();
@@ -287,7 +316,8 @@ impl Scoreboard {
         losses
     }
 
-    fn lose(&mut self, seq: u64, losses: &mut Losses) {
+    /// Declares `seq` lost if it is in flight, and adds it to `losses`.
+    pub fn lose(&mut self, seq: u64, losses: &mut Losses) {
         let size = self.size(seq);
         let Some(record) = self.record_mut(seq).filter(|record| record.place == Place::InFlight) else {
             return;

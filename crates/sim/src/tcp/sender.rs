@@ -1,10 +1,12 @@
 //! The sending end: window, spacing, loss detection, timeouts.
 
+use super::judge::{Judge, Judgement};
+use super::rack::Rack;
 use super::reduction::Reduction;
 use super::reports::{Arrival, Reports};
 use super::scoreboard::{Losses, Place, Scoreboard};
 use super::{AckPacket, Pacing, Recovery, Segment, TcpOptions};
-use skyhaul_cc::parts::{DeliveryEstimator, Episodes, Rounds, RttEstimator};
+use skyhaul_cc::parts::{DeliveryEstimator, Episodes, LossOdds, LossOddsOptions, Rounds, RttEstimator};
 use skyhaul_cc::tape::{Event, Tape};
 use skyhaul_cc::units::{Bytes, Duration, Rate, Time};
 use skyhaul_cc::window::CEILING_SEGMENTS;
@@ -56,11 +58,14 @@ pub struct Sender {
     window: Option<Bytes>,
     /// The first segment beyond the peer's receive window.
     edge: u64,
+    /// The first segment that the application has not written yet.
+    written: u64,
     rtt: RttEstimator,
     rounds: Rounds,
     episodes: Episodes,
     delivery: DeliveryEstimator,
     rack: Rack,
+    judge: Option<Box<Judge>>,
     next_departure: Time,
     /// When the retransmission timer was last started.
     timer_from: Time,
@@ -90,24 +95,6 @@ struct UnderWay {
     next_departure: Time,
 }
 
-/// State of RACK (RFC 8985 §5.2).
-#[derive(Clone, Copy, Debug, Default)]
-struct Rack {
-    /// Transmission that was delivered and sent last.
-    newest: u64,
-    /// Its round trip.
-    rtt: Duration,
-    /// Highest segment delivered so far, plus one.
-    delivered_to: u64,
-    reordering_seen: bool,
-    /// `reo_wnd_mult` - 1.
-    widened: u32,
-    /// Duplicates widen the window once per round trip: not before this segment is acknowledged.
-    widen_after: u64,
-    /// When the oldest suspect becomes lost.
-    due: Option<Time>,
-}
-
 #[derive(Clone, Copy, Debug)]
 struct Probe {
     /// `TLP.end_seq`.
@@ -132,7 +119,11 @@ impl Sender {
         total: Option<Bytes>,
         window: Option<Bytes>,
     ) -> Self {
-        let board = Scoreboard::new(options.mss, total, options.recovery == Recovery::Rack);
+        let board = Scoreboard::new(options.mss, total, options.recovery != Recovery::Dupack);
+        let judge = (options.recovery == Recovery::Predictive).then(|| {
+            let odds = LossOddsOptions { threshold: options.threshold, ..LossOddsOptions::default() };
+            Box::new(Judge::new(LossOdds::new(odds)))
+        });
         let mut sender = Sender {
             options,
             cwnd: controller.cwnd(),
@@ -140,11 +131,13 @@ impl Sender {
             board,
             window,
             edge: 0,
+            written: u64::MAX,
             rtt: RttEstimator::new(options.initial_rto),
             rounds: Rounds::new(),
             episodes: Episodes::new(),
             delivery: DeliveryEstimator::new(),
             rack: Rack::default(),
+            judge,
             next_departure: Time::ZERO,
             timer_from: Time::ZERO,
             last_new: Time::ZERO,
@@ -162,6 +155,17 @@ impl Sender {
         sender.open(0);
         sender.check_window();
         sender
+    }
+
+    /// The application has written the first `segments`, and waits with the rest. Without a word from it
+    /// everything is there from the start.
+    pub fn write_up_to(&mut self, segments: u64) {
+        self.written = segments;
+    }
+
+    /// What [`Recovery::Predictive`] judged so far.
+    pub fn judgement(&self) -> Option<&Judgement> {
+        self.judge.as_deref().map(Judge::judgement)
     }
 
     /// Records what the controller hears and answers from now on; the tape grows with the run.
@@ -335,7 +339,8 @@ impl Sender {
     /// Takes in an acknowledgment.
     pub fn on_ack(&mut self, now: Time, ack: &AckPacket) {
         let mut news = News::default();
-        let Sender { board, delivery, rack, rtt, .. } = self;
+        let Sender { board, delivery, rack, rtt, judge, .. } = self;
+        let calm = board.reported() == 0;
         let least = if rtt.is_measured() { rtt.rtt().min * 3 / 4 } else { Duration::ZERO };
         let moved = board.acknowledge(ack, |seq, record, size| {
             delivery.on_packet_acked(&record.delivery, size, now, record.sent_at);
@@ -343,9 +348,13 @@ impl Sender {
             news.again |= record.again;
             news.latest = news.latest.max(Some(record.sent_at));
             let round_trip = now.since(record.sent_at);
+            let earlier_copy = record.again && round_trip < least;
+            if let Some(judge) = judge {
+                rack.reordering_seen |= judge.on_arrived(now, seq, record, earlier_copy);
+            }
             // RFC 8985 §6.2 step 2: an answer this quick was for an earlier copy. A quarter is allowed for
             // the queue that the first window's burst meets, so that the least sample is too long.
-            if !(record.again && round_trip < least) && record.transmission > rack.newest {
+            if !earlier_copy && record.transmission > rack.newest {
                 rack.newest = record.transmission;
                 rack.rtt = round_trip;
             }
@@ -354,6 +363,9 @@ impl Sender {
             news.delivered_to = news.delivered_to.max(seq + 1);
         });
         rack.delivered_to = rack.delivered_to.max(news.delivered_to);
+        if let Some(judge) = judge {
+            judge.on_ack(now, calm && board.reported() == 0);
+        }
         if let (Some(sent_at), false) = (news.latest, news.again) {
             // Karn: no sample from what was sent twice.
             self.rtt.on_sample(now.since(sent_at));
@@ -366,7 +378,9 @@ impl Sender {
             }
         }
         self.open(ack.next);
-        self.on_duplicate_report(ack);
+        if ack.duplicate {
+            self.rack.on_duplicate(self.board.first(), self.board.next(), self.probe.is_some());
+        }
         self.on_probe_answered(now, ack);
         if news.acked == Bytes::ZERO {
             return;
@@ -407,7 +421,7 @@ impl Sender {
     }
 
     fn has_new(&self) -> bool {
-        !self.board.sent_all() && self.board.next() < self.edge
+        !self.board.sent_all() && self.board.next() < self.edge.min(self.written)
     }
 
     fn forced_segment(&self, forced: Forced) -> Option<u64> {
@@ -439,6 +453,10 @@ impl Sender {
         self.counters.spurious += u64::from(needless);
         if !again {
             self.last_new = now;
+        }
+        if self.rack.due.is_none() && self.judge.as_ref().is_some_and(|judge| judge.is_ready()) {
+            // An open transmission has a time to look at it, even if nothing is ever heard again.
+            self.rack.due = Some(now);
         }
         if self.reports.is_some() {
             let train = self.ride(now, payload);
@@ -486,18 +504,21 @@ impl Sender {
                 self.rack.due = suspect.map(|sent_at| sent_at + wait);
                 losses
             }
+            Recovery::Predictive => {
+                let (wait, newest) = (self.rack.rtt + self.reordering_window(), self.rack.newest);
+                let rule = |transmission, sent_at: Time| (transmission < newest).then(|| sent_at + wait);
+                let Some(judge) = &mut self.judge else { return };
+                let (losses, due) = judge.look(now, &mut self.board, rule);
+                self.rack.due = due;
+                losses
+            }
         };
         self.on_losses(now, losses, Signal::Gap);
     }
 
-    /// RFC 8985 §6.2 step 4.
     fn reordering_window(&self) -> Duration {
-        let recovering = self.board.first() < self.recovery_end;
-        if !self.rack.reordering_seen && (recovering || self.board.reported() >= DUP_THRESHOLD) {
-            return Duration::ZERO;
-        }
-        let Some(rtt) = self.rtt() else { return Duration::ZERO };
-        (rtt.min / 4 * (self.rack.widened + 1)).min(rtt.smoothed)
+        let gap = self.board.first() < self.recovery_end || self.board.reported() >= DUP_THRESHOLD;
+        self.rtt().map_or(Duration::ZERO, |rtt| self.rack.window(gap, rtt))
     }
 
     fn on_losses(&mut self, now: Time, losses: Losses, signal: Signal) {
@@ -540,17 +561,6 @@ impl Sender {
         })
     }
 
-    fn on_duplicate_report(&mut self, ack: &AckPacket) {
-        // A duplicate that is no probe's tells of reordering (RFC 3708), which step 3 of RFC 8985 §6.2 can
-        // not see where everything late was sent again.
-        self.rack.reordering_seen |= ack.duplicate && self.probe.is_none();
-        // Step 4: a duplicate means that the window was too small; once per round trip.
-        if ack.duplicate && self.board.first() >= self.rack.widen_after {
-            self.rack.widened = (self.rack.widened + 1).min(MOST_WIDENED);
-            self.rack.widen_after = self.board.next();
-        }
-    }
-
     fn on_probe_answered(&mut self, now: Time, ack: &AckPacket) {
         let Some(probe) = self.probe.filter(|probe| ack.next >= probe.end) else { return };
         match probe.repeats {
@@ -572,7 +582,7 @@ impl Sender {
             && self.board.reported() == 0
             && self.board.first_lost().is_none();
         let idle = self.board.in_flight() == Bytes::ZERO || self.probe.is_some() || self.backoff > 0;
-        if self.options.recovery != Recovery::Rack || !calm || idle {
+        if self.options.recovery == Recovery::Dupack || !calm || idle {
             return None;
         }
         let rto = self.rto_at()?;
@@ -615,6 +625,9 @@ impl Sender {
         self.probe = None;
         self.rack.due = None;
         let losses = self.board.lose_all();
+        if let Some(judge) = &mut self.judge {
+            judge.on_rto();
+        }
         self.on_losses(now, losses, Signal::Timeout);
         self.recovery_end = self.board.next();
         self.forced = Some(Forced::FirstLost);
@@ -670,9 +683,6 @@ struct News {
 const PACING_GAIN: f64 = 1.25;
 /// DupThresh, RFC 5681 §3.2.
 const DUP_THRESHOLD: u64 = 3;
-/// The reordering window grows to the round trip, four quarters of it, at most; RFC 8985 §6.2 has no
-/// bound but that.
-const MOST_WIDENED: u32 = 15;
 /// `TLP.max_ack_delay`: how long a receiver may hold an ACK back; 200 ms in RFC 8985 §7.2 (worst case
 /// of the delayed ACKs in use).
 const PROBE_PATIENCE: Duration = Duration::from_millis(200);
