@@ -82,11 +82,10 @@ fn sample(cell: &Cell, controller: &str, seed: u64) -> Result<Sample, LabError> 
     let world = play(&cell.scenario, &[controller], seed)?;
     let outcome = world.outcomes().pop().ok_or_else(|| LabError::Other("a run without a flow".to_owned()))?;
     let counters = &outcome.counters;
-    let mss = cell.scenario.tcp.mss.as_f64();
     Ok(Sample {
         goodput: outcome.goodput(world.now()).as_f64(),
         seconds: outcome.finished.unwrap_or(world.now()).since(outcome.start).as_secs_f64(),
-        window: counters.mean_window().map_or(0.0, |bytes| bytes / mss),
+        window: counters.mean_window().unwrap_or(0.0),
         timeouts: counters.timeouts,
         again: counters.again as f64 / counters.sent.max(1) as f64,
         overflows: world.forward().counters().queue_full.packets,

@@ -294,7 +294,7 @@ fn packets(effort: &Effort<'_>) -> Result<Vec<Figure>, LabError> {
         table.row(vec![
             (*name).into(),
             label.clone().into(),
-            (outcome.counters.mean_window().unwrap_or(0.0) / MSS.as_f64()).into(),
+            outcome.counters.mean_window().unwrap_or(0.0).into(),
             (last / MSS.as_f64()).into(),
             goodput.into(),
             (goodput / CAPACITY.as_f64()).into(),
@@ -315,11 +315,15 @@ fn packets(effort: &Effort<'_>) -> Result<Vec<Figure>, LabError> {
         y: Axis::linear("window, MB"),
         series: lines,
     });
-    figure.notes.push(
-        "The threshold of 128 segments decides the comparison of the paper: CUBIC without it fills a third of the \
-         link in the same minute, fifteen times what HYBIC does. HYBIC's true goodput is about 0.1 Gbit/s of 5."
-            .to_owned(),
-    );
+    let rate = |index: usize| runs.get(index).map(|run| run.goodput(Time::ZERO + END).as_f64());
+    if let (Some(hybic), Some(cubic)) = (rate(0), rate(PACKETS.len() - 1)) {
+        figure.notes.push(format!(
+            "The threshold of 128 segments decides the comparison of the paper: without it CUBIC uses {} % of the link \
+             in the same minute, {} times what HYBIC does.",
+            Unit::Percent.text(cubic / CAPACITY.as_f64()),
+            Unit::Ratio.text(cubic / hybic),
+        ));
+    }
     Ok(vec![figure])
 }
 
