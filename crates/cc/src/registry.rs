@@ -3,14 +3,17 @@
 use crate::controller::{Controller, Setup};
 use crate::controllers::boost::{Boost, Variant};
 use crate::controllers::enhanced::{Enhanced, Reading};
-use crate::controllers::{Bbr, Bbr3, Cubic, GivenRate, Hswa, Hybic, Hybla, NewReno, Scps, Veno, Westwood};
+use crate::controllers::skyhaul::{Policy, Start};
+use crate::controllers::{
+    Bbr, Bbr3, Cubic, GivenRate, Hswa, Hybic, Hybla, NewReno, Scps, Skyhaul, Veno, Westwood,
+};
 use std::fmt;
 
 type Constructor = fn(&Setup) -> Option<Box<dyn Controller>>;
 
 /// Every controller, in the order lists show them. A constructor answers nothing when the set-up
 /// lacks the link rate it needs.
-const CONTROLLERS: [(&str, Constructor); 15] = [
+const CONTROLLERS: [(&str, Constructor); 16] = [
     ("newreno", |setup| Some(Box::new(NewReno::new(setup)))),
     ("cubic", |setup| Some(Box::new(Cubic::new(setup)))),
     ("hybla", |setup| Some(Box::new(Hybla::new(setup)))),
@@ -25,6 +28,7 @@ const CONTROLLERS: [(&str, Constructor); 15] = [
     ("bbr3", |setup| Some(Box::new(Bbr3::new(setup)))),
     ("boost", |setup| Some(Box::new(Boost::new(setup, Variant::Discriminating)))),
     ("boost-literal", |setup| Some(Box::new(Boost::new(setup, Variant::Literal)))),
+    ("skyhaul", |setup| Some(Box::new(Skyhaul::new(setup, Start::Cold, Policy::Share)))),
     ("rate", |setup| {
         Some(Box::new(GivenRate::new(setup, setup.link_rate.filter(|rate| rate.as_bit() > 0)?)))
     }),

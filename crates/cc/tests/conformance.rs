@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use skyhaul_cc::tape::Event;
 use skyhaul_cc::window::{CEILING_SEGMENTS, FLOOR_SEGMENTS};
 use skyhaul_cc::{
-    registry, Ack, Ber, Bytes, Controller, Duration, Loss, Rate, Rtt, Sent, Setup, Signal, Time,
+    registry, Ack, Ber, Bytes, Controller, Duration, Loss, Rate, Report, Rtt, Sent, Setup, Signal, Time,
 };
 
 const MSS: Bytes = Bytes(1500);
@@ -81,7 +81,12 @@ fn event() -> impl Strategy<Value = Event> {
             })
         },
     );
-    prop_oneof![2 => sent, 4 => ack, 1 => loss]
+    let report = (moment(), moment(), prop::option::of(moment()), amount(), prop::option::of(0..20u32))
+        .prop_map(|(now, sent_at, received_at, bytes, train)| {
+            Event::Report(Report { now, sent_at, received_at, bytes: Bytes(bytes), train })
+        });
+    let train = moment().prop_map(Event::Train);
+    prop_oneof![2 => sent, 4 => ack, 1 => loss, 4 => report, 1 => train]
 }
 
 proptest! {
@@ -244,7 +249,7 @@ fn loss_based_controllers_cut_on_a_new_episode_and_the_others_do_not() {
             "westwood" => 0.25,
             "boost-literal" => 0.8,
             // At an empty queue a loss is taken for random.
-            "bbr" | "bbr3" | "rate" | "boost" => 1.0,
+            "bbr" | "bbr3" | "rate" | "boost" | "skyhaul" => 1.0,
             name => panic!("say here what {name} keeps of its window after a loss"),
         };
         assert!((kept - expected).abs() < 1e-3, "{} kept {kept}", controller.name());

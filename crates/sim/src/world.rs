@@ -40,6 +40,10 @@ pub struct Flow {
     pub reports: bool,
     /// How the application writes; everything at once if not given.
     pub writes: Option<Writes>,
+    /// Segments of coded repair after the last one of data: the flow is delivered when as many segments
+    /// have arrived as the data has. That is an ideal code over the whole flow, which bounds what coding
+    /// the last window can do.
+    pub repair: u64,
     /// Whether to record a tape of what the controller hears; it grows with the run.
     pub tape: bool,
 }
@@ -56,6 +60,7 @@ impl Flow {
             access: Duration::ZERO,
             reports: false,
             writes: None,
+            repair: 0,
             tape: false,
         }
     }
@@ -174,6 +179,8 @@ struct End {
     total: Option<Bytes>,
     writes: Option<Writes>,
     written: u64,
+    /// Segments the data has, repair not counted.
+    segments: u64,
     delivered: Bytes,
     last_delivery: Time,
     finished: Option<Time>,
@@ -261,7 +268,8 @@ impl World {
     pub fn add(&mut self, flow: Flow) -> usize {
         let number = self.ends.len();
         let controller = flow.controller.name();
-        let mut sender = Sender::new(flow.tcp, flow.controller, flow.bytes, flow.acks.window);
+        let coded = flow.bytes.map(|bytes| bytes + flow.tcp.mss * flow.repair);
+        let mut sender = Sender::new(flow.tcp, flow.controller, coded, flow.acks.window);
         if flow.tape {
             sender.record();
         }
@@ -284,6 +292,7 @@ impl World {
             total: flow.bytes,
             writes: flow.writes,
             written: 0,
+            segments: flow.bytes.map_or(u64::MAX, |bytes| bytes.0.div_ceil(flow.tcp.mss.0.max(1))),
             delivered: Bytes::ZERO,
             last_delivery: start,
             finished: empty.then_some(start),
@@ -405,8 +414,11 @@ impl World {
         let before = end.receiver.next();
         let ack = end.receiver.on_segment(self.now, seq);
         let next = end.receiver.next();
-        if next > before {
-            let delivered = end.sender.bytes_before(next);
+        // Only with repair do more segments than the data has arrive.
+        let decoded = next + end.receiver.held() >= end.segments;
+        if next > before || decoded {
+            let all = end.total.unwrap_or(Bytes::MAX);
+            let delivered = if decoded { all } else { end.sender.bytes_before(next).min(all) };
             let bin = (self.now.as_nanos() / nanos(self.bins)) as usize;
             end.fill_bins(bin);
             end.bins[bin] += delivered - end.delivered;

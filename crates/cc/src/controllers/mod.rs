@@ -12,6 +12,7 @@ pub mod hybla;
 pub mod newreno;
 pub mod rate;
 pub mod scps;
+pub mod skyhaul;
 pub mod veno;
 pub mod westwood;
 
@@ -26,5 +27,6 @@ pub use hybla::Hybla;
 pub use newreno::NewReno;
 pub use rate::GivenRate;
 pub use scps::Scps;
+pub use skyhaul::Skyhaul;
 pub use veno::Veno;
 pub use westwood::Westwood;

@@ -1,0 +1,134 @@
+//! The dip: for one round we send a little less and look what becomes of queue and rate two rounds later.
+//!
+//! | queue falls with the window | rate falls with the window | meaning |
+//! |---|---|---|
+//! | yes | whatever | a queue, and the base is right |
+//! | no | yes | no queue at all: the path has become longer |
+//! | no | no | somebody else fills the queue as fast as we empty it |
+//!
+//! Whether others share the link is asked of the trains: a dip that empties the queue lowers the rate too,
+//! and its size is that of the answer.
+
+use super::path::between;
+use super::round::Finding;
+use crate::units::Time;
+
+/// Least time between dips …
+const PERIOD: f64 = 4.0;
+/// … and in round trips.
+const PERIOD_ROUND_TRIPS: f64 = 10.0;
+/// A dip takes away the queue one and a half times, that is, all of it and a bit.
+const DEPTH: f64 = 1.5;
+/// Least depth: less drowns in the scatter of the rate.
+const DEPTH_LEAST: f64 = 0.02;
+const DEPTH_MOST: f64 = 0.4;
+/// A decisive dip, when something is wrong: 0.7 of the queue, within these bounds.
+const DECISIVE: f64 = 0.7;
+const DECISIVE_DEPTH: std::ops::RangeInclusive<f64> = 0.25..=0.6;
+/// Rounds with a queue too long before a decisive dip.
+const STANDING_ROUNDS: u32 = 3;
+
+/// A dip under way.
+#[derive(Clone, Copy, Debug)]
+struct Dip {
+    factor: f64,
+    queue: f64,
+    rate: f64,
+    window: f64,
+    rounds: u32,
+}
+
+/// When to dip, and what came of it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Dips {
+    last: Option<Time>,
+    dip: Option<Dip>,
+    standing: u32,
+    count: u32,
+}
+
+/// What a dip showed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Verdict {
+    /// The queue is one.
+    Queue,
+    /// This much of what looked like a queue is none.
+    NoQueue(f64),
+    /// Nothing clear.
+    Unclear,
+}
+
+impl Dips {
+    /// What is left of the window at present.
+    pub fn factor(&self) -> f64 {
+        self.dip.filter(|dip| dip.rounds == 0).map_or(1.0, |dip| dip.factor)
+    }
+
+    /// Whether a dip or its echo is under way.
+    pub fn is_under_way(&self) -> bool {
+        self.dip.is_some()
+    }
+
+    /// Gives up a dip: something else has changed the window.
+    pub fn cancel(&mut self) {
+        self.dip = None;
+        self.standing = 0;
+    }
+
+    /// A round has ended: perhaps a verdict, perhaps a dip begins.
+    pub fn end_round(
+        &mut self,
+        finding: &Finding,
+        window: f64,
+        target: f64,
+        round_trip: f64,
+    ) -> Option<Verdict> {
+        if let Some(dip) = &mut self.dip {
+            dip.rounds += 1;
+            if dip.rounds < 2 {
+                return None;
+            }
+            let dip = *dip;
+            self.dip = None;
+            return Some(dip.judge(finding));
+        }
+        let last = *self.last.get_or_insert(finding.now);
+        let queue = finding.least;
+        self.standing = if queue > 2.0 * target + 0.001 { self.standing + 1 } else { 0 };
+        if finding.steady < 8.0 || finding.app_limited {
+            return None;
+        }
+        let depth = if self.standing >= STANDING_ROUNDS {
+            (DECISIVE * queue * finding.rate / window).clamp(*DECISIVE_DEPTH.start(), *DECISIVE_DEPTH.end())
+        } else {
+            // A tenth more or less, so that flows do not dip in step.
+            let scatter = 0.9 + 0.05 * f64::from(self.count % 5);
+            let period = scatter * PERIOD.max(PERIOD_ROUND_TRIPS * round_trip);
+            if between(last, finding.now) < period {
+                return None;
+            }
+            (DEPTH * queue / round_trip).clamp(DEPTH_LEAST, DEPTH_MOST)
+        };
+        self.last = Some(finding.now);
+        self.count = self.count.wrapping_add(1);
+        self.standing = 0;
+        self.dip = Some(Dip { factor: 1.0 - depth, queue, rate: finding.rate, window, rounds: 0 });
+        None
+    }
+}
+
+impl Dip {
+    fn judge(&self, finding: &Finding) -> Verdict {
+        let taken = (1.0 - self.factor) * self.window / self.rate.max(1e-9);
+        let fell = ((self.queue - finding.least) / taken.min(self.queue.max(1e-9))).clamp(-1.0, 2.0);
+        let slower = libm::log(finding.rate.max(1e-9) / self.rate.max(1e-9)) / libm::log(self.factor);
+        if self.queue < 0.0005 || finding.steady < 8.0 || finding.app_limited {
+            return Verdict::Unclear;
+        }
+        match (fell > 0.5, slower > 0.5) {
+            (true, _) => Verdict::Queue,
+            (false, true) => Verdict::NoQueue(finding.least),
+            (false, false) => Verdict::Unclear,
+        }
+    }
+}

@@ -1,0 +1,558 @@
+//! Our own controller: near the physical limit from the second round trip on, with a queue of milliseconds.
+//!
+//! Its *rich* form hears when each packet arrived ([`crate::Report`]) and asks for trains of packets; the
+//! *plain* form, for hosts without reports, has round trips and delivery rates only and lower goals.
+//! `docs/skyhaul.md` has the figures and what is open. Window w in packets, D least round trip without
+//! queue, q queue by one-way delay, C capacity and A available rate by trains, B what goes through, d the
+//! queue target:
+//!
+//! ```text
+//! start     first flight = a burst; C from its spacing; w = f C D, f = 0.8 if both halves agree, else 0.5;
+//!           one train paced at C validates: w = 0.99 A D
+//! cruise    per round: least q >= d/2: w += 0.5 (B (D + d) - w); else growth, at most to A (D + d)
+//! pace      w / (D + least q); window w (1 + feedback delay / D)
+//! dip       a round at w (1 - δ) every 4 s or 10 D tells own queue, shared queue and longer path apart
+//! loss      congestion = more than the noise explains and at the top of the queue; else noise
+//! emergency q > max(4 d, 0.08 D, 5 ms) for D/8: w = b (D + d/2), b = what went through meanwhile
+//! change    two bursts agree on a new C: w scales with it, then a paced train validates
+//! ```
+//!
+//! The parts have files of their names. All constants were measured in a simulator; each says why.
+
+mod cruise;
+mod dip;
+mod emergency;
+mod judge;
+mod path;
+mod plain;
+mod round;
+mod step;
+mod trains;
+
+use crate::controller::{Controller, Setup, Snapshot};
+use crate::event::{Ack, Loss, Report, Sent, Signal, Train};
+use crate::units::{Bytes, Duration, Rate, Time};
+use crate::window::Window;
+use cruise::{target, Cruise, View};
+use dip::{Dips, Verdict};
+use emergency::Emergency;
+use judge::{Judge, Run};
+use path::{between, Path};
+use plain::{Plain, PlainFinding};
+use round::{Finding, Round};
+use step::Steps;
+use trains::{packets, Sample, Trains};
+
+/// What is known of the path before the first packet.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Start {
+    /// Nothing: the first flight measures it.
+    Cold,
+    /// What path memory has: sends at 0.85 of the rate at once, the first train validates.
+    Warm {
+        /// Rate of the link as the host counts packets.
+        rate: Rate,
+        /// Least round trip.
+        rtt: Duration,
+    },
+    /// The operator gives the rate: sends at it from the first packet on.
+    Known(Rate),
+}
+
+/// How to get on with others on the link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// The link is ours.
+    Exclusive,
+    /// Equal shares with flows of our own kind.
+    #[default]
+    Share,
+    /// Only what others leave.
+    Scavenge,
+}
+
+/// The first estimate is taken at this share when both halves of the first flight agree: the round trip
+/// until a train validates it costs a fifth of the link, and a queue of one bandwidth-delay product takes
+/// what is too much where others fill the link (0.9 dropped packets there) …
+const FIRST_CHECKED: f64 = 0.8;
+/// … and at this one otherwise: that halves the harm of an estimate twice too high.
+const FIRST_UNCHECKED: f64 = 0.5;
+/// Packets that make halves worth comparing.
+const CHECKED_PACKETS: f64 = 24.0;
+/// Packets that make a first estimate.
+const FIRST_PACKETS: f64 = 8.0;
+/// An available rate is taken at this share: the rest is found by the queue.
+const VALIDATED: f64 = 0.99;
+/// A jump is kept as it is if less than this share of the capacity is available.
+const VALID: f64 = 0.6;
+/// Rounds after which an unanswered validation is given up.
+const VALIDATION_ROUNDS: u32 = 4;
+/// Pace above w/(D+q), so that rounding never starves the link; the window bounds it.
+const PACE_GAIN: f64 = 1.005;
+/// Share of a remembered rate to begin with.
+const WARM: f64 = 0.85;
+/// A changed capacity is taken at this share until a train validates it.
+const SCALED: f64 = 0.9;
+/// The link counts as shared for so long after trains said so: for jumps, and for growth.
+const SHARED_JUMP: f64 = 5.0;
+const SHARED_GROWTH: f64 = 10.0;
+/// In shared state a dip becomes permanent by this share.
+const SHARED_CUT: f64 = 0.85;
+/// Jitter above which trains say nothing.
+const NOISY: f64 = 0.0004;
+/// Longest time a start with a known rate sends without an answer.
+const UNANSWERED_MOST: f64 = 3.0;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Phase {
+    /// The first flight is under way.
+    First,
+    /// The window was set by a burst, at this time; a paced train has to confirm it.
+    Validate {
+        since: Option<Time>,
+        rounds: u32,
+    },
+    Cruise,
+}
+
+/// The controller; see the module's documentation.
+#[derive(Clone, Debug)]
+pub struct Skyhaul {
+    mss: Bytes,
+    policy: Policy,
+    window: Window,
+    /// Pace before anything is known, where something is given.
+    given: Option<f64>,
+    given_rtt: f64,
+    phase: Phase,
+    rich: bool,
+    started: Option<Time>,
+    now: Time,
+    path: Path,
+    round: Round,
+    last: Option<Finding>,
+    trains: Trains,
+    available: Option<(Time, f64)>,
+    cruise: Cruise,
+    judge: Judge,
+    emergency: Emergency,
+    fell_at: Option<Time>,
+    dips: Dips,
+    steps: Steps,
+    noise_queue: f64,
+    plain: Plain,
+    silent: bool,
+    app_limited: bool,
+}
+
+impl Skyhaul {
+    /// A controller for a path of which `start` says what is known.
+    pub fn new(setup: &Setup, start: Start, policy: Policy) -> Self {
+        let mss = Bytes(setup.mss.0.max(1));
+        let (given, given_rtt) = match start {
+            Start::Cold => (None, setup.initial_rtt),
+            Start::Warm { rate, rtt } => (Some(WARM * packets(rate, mss)), rtt),
+            Start::Known(rate) => (Some(packets(rate, mss)), setup.initial_rtt),
+        };
+        Skyhaul {
+            mss: setup.mss,
+            policy,
+            window: Window::from_bytes(setup.initial_window, setup.mss),
+            given: given.filter(|rate| *rate > 0.0),
+            given_rtt: given_rtt.as_secs_f64(),
+            phase: Phase::First,
+            rich: false,
+            started: None,
+            now: Time::ZERO,
+            path: Path::new(),
+            round: Round::default(),
+            last: None,
+            trains: Trains::new(setup.mss),
+            available: None,
+            cruise: Cruise::new(),
+            judge: Judge::default(),
+            emergency: Emergency::default(),
+            fell_at: None,
+            dips: Dips::default(),
+            steps: Steps::default(),
+            noise_queue: 0.0,
+            plain: Plain::default(),
+            silent: false,
+            app_limited: false,
+        }
+    }
+
+    /// D, or what was given for it.
+    fn round_trip(&self) -> f64 {
+        self.path.round_trip().unwrap_or(self.given_rtt).max(1e-6)
+    }
+
+    fn is_measured(&self) -> bool {
+        self.path.round_trip().is_some()
+    }
+
+    /// The window, a dip counted.
+    fn effective(&self) -> f64 {
+        self.window.segments() * self.dips.factor()
+    }
+
+    /// Queue that the pace reckons with: the lesser of the last round's least and the newest.
+    fn reckoned_queue(&self) -> f64 {
+        self.last.map_or(0.0, |last| last.least.min(self.path.queue()))
+    }
+
+    /// Packets per second we mean to send.
+    fn pace(&self) -> f64 {
+        self.effective() / (self.round_trip() + self.reckoned_queue())
+    }
+
+    fn target(&self) -> f64 {
+        target(self.pace(), self.round_trip()) + self.noise_queue
+    }
+
+    fn is_noisy(&self) -> bool {
+        self.path.jitter() > NOISY
+    }
+
+    fn is_shared(&self, now: Time, seconds: f64) -> bool {
+        let recent = self.trains.shared_at().is_some_and(|at| between(at, now) < seconds);
+        self.policy != Policy::Exclusive && recent
+    }
+
+    fn received(&mut self, report: &Report, received_at: Time) {
+        match self.judge.hear_arrival() {
+            Some(Run::Losses(packets)) => self.round.hear_loss(packets, self.path.queue()),
+            Some(Run::Outage) => {
+                self.dips.cancel();
+                self.emergency.clear();
+            }
+            None => {}
+        }
+        let (round_trip, target) = (self.round_trip(), self.target());
+        let queue = self.path.hear(report, received_at);
+        self.round.hear(report, received_at, queue);
+        if !self.is_measured() || self.phase == Phase::First {
+            return;
+        }
+        if report.train.is_none() {
+            let burst = self.trains.capacity().map_or(0.0, |rate| 1.5 * Trains::length(rate) / rate);
+            let least = burst.max(0.4 * target).max(0.001);
+            let longer = self.steps.hear(report, received_at, self.path.jitter(), least, round_trip);
+            if let Some(longer) = longer.filter(|_| !self.is_shared(report.now, SHARED_GROWTH)) {
+                self.lengthen(report.now, longer);
+                return;
+            }
+        }
+        let limit = (4.0 * target).max(0.08 * round_trip).max(0.005);
+        if let Some(alarm) = self.emergency.hear(report.now, received_at, queue, limit, round_trip) {
+            let rate = alarm.rate / (1.0 - self.judge.noise());
+            if self.window.segments() > 1.15 * rate * (round_trip + target) {
+                let fading = self.fell_at.is_some_and(|at| between(at, report.now) < 2.0 * round_trip);
+                let floor = if fading { 0.25 } else { 0.6 } * self.window.segments();
+                self.window.set((rate * (round_trip + 0.5 * target)).max(floor));
+                self.available = None;
+                self.cruise.hold(report.now, 1.5 * round_trip);
+                self.emergency.answered(report.now);
+                self.dips.cancel();
+            }
+        }
+    }
+
+    /// The path is proven to be longer than was thought.
+    fn lengthen(&mut self, now: Time, longer: f64) {
+        self.path.rebase(now, longer);
+        self.emergency.clear();
+        self.dips.cancel();
+        if let Some(last) = &mut self.last {
+            last.least = (last.least - longer).max(0.0);
+        }
+    }
+
+    /// The first flight is coming in.
+    fn estimate_first(&mut self) {
+        let Some(round_trip) = self.path.round_trip() else { return };
+        let Some((n, rate, agrees)) = self.trains.so_far() else { return };
+        self.set_first(n, rate, agrees, round_trip);
+    }
+
+    fn set_first(&mut self, n: f64, rate: f64, agrees: bool, round_trip: f64) {
+        if n < FIRST_PACKETS {
+            return;
+        }
+        let share = if n >= CHECKED_PACKETS && agrees { FIRST_CHECKED } else { FIRST_UNCHECKED };
+        match self.given {
+            // What was given holds unless the path says clearly otherwise.
+            Some(given) if given < rate * 1.1 => self.window.set(given * round_trip),
+            _ => self.window.set(share * rate * round_trip),
+        }
+    }
+
+    fn hear_sample(&mut self, sample: Sample, now: Time) {
+        let round_trip = self.round_trip();
+        if self.is_noisy() && self.phase == Phase::Cruise {
+            return;
+        }
+        match sample {
+            Sample::Burst { packets, rate, agrees, changed, .. } => {
+                if self.phase == Phase::First {
+                    self.set_first(packets, rate, agrees, round_trip);
+                    self.await_train(now);
+                } else if let Some(factor) = changed {
+                    self.rescale(factor, rate, now);
+                }
+            }
+            Sample::Fell => {
+                self.fell_at = Some(now);
+                self.available = None;
+            }
+            Sample::Available { rate, sent_at } => {
+                self.available = Some((now, rate));
+                let Phase::Validate { since, .. } = self.phase else { return };
+                if since.is_none_or(|since| sent_at < since) {
+                    return;
+                }
+                if self.trains.capacity().is_some_and(|capacity| rate > VALID * capacity) {
+                    self.window.set(VALIDATED * rate * round_trip);
+                }
+                self.phase = Phase::Cruise;
+            }
+        }
+    }
+
+    fn await_train(&mut self, now: Time) {
+        self.phase = Phase::Validate { since: Some(now), rounds: 0 };
+        self.trains.pace_next(2);
+    }
+
+    /// The capacity has changed by this factor: our share of it stays the same.
+    fn rescale(&mut self, factor: f64, capacity: f64, now: Time) {
+        let (round_trip, target) = (self.round_trip(), self.target());
+        self.available = None;
+        self.dips.cancel();
+        if factor < 1.0 {
+            self.window.set(self.window.segments().min(capacity * (round_trip + target)));
+            return;
+        }
+        if self.path.queue() > 2.0 * target + 0.002 || self.cruise.holds(now) || self.app_limited {
+            return;
+        }
+        let most = SCALED * capacity * round_trip;
+        let scaled = (SCALED * factor * self.window.segments()).min(most).max(self.window.segments());
+        self.window.set(scaled);
+        if !self.is_shared(now, SHARED_JUMP) {
+            self.await_train(now);
+        }
+    }
+
+    fn end_round(&mut self, finding: &Finding) {
+        self.path.end_round();
+        let deaf = self.judge.is_deaf();
+        let (round_trip, target) = (self.round_trip(), self.target());
+        if let Phase::Validate { rounds, .. } = &mut self.phase {
+            *rounds += 1;
+            if *rounds > VALIDATION_ROUNDS {
+                self.phase = Phase::Cruise;
+            }
+        }
+        self.app_limited = finding.app_limited;
+        if deaf {
+            return;
+        }
+        let rate = finding.rate / (1.0 - self.judge.noise());
+        let congested = self.judge.is_congested(finding, target);
+        let noisy = self.is_noisy();
+        self.noise_queue = if noisy { (finding.mean - finding.least).clamp(0.0, 0.020) } else { 0.0 };
+        let view = View {
+            window: self.window.segments(),
+            round_trip,
+            target,
+            rate,
+            available: self
+                .available
+                .filter(|(at, _)| {
+                    !noisy && self.trains.is_trusted() && between(*at, finding.now) < 1.5 * round_trip + 0.2
+                })
+                .map(|(_, rate)| rate),
+            shared: self.trains.capacity().filter(|_| self.is_shared(finding.now, SHARED_GROWTH)),
+        };
+        if congested {
+            let window = self.cruise.after_congestion(finding, &view);
+            self.window.set(window);
+            self.dips.cancel();
+            return;
+        }
+        if self.phase != Phase::Cruise || finding.steady < 1.0 {
+            return;
+        }
+        let under_way = self.dips.is_under_way();
+        let verdict = self.dips.end_round(finding, view.window, target, round_trip);
+        if let Some(verdict) = verdict {
+            self.hear_verdict(verdict, finding);
+            if view.shared.is_some() {
+                // The dip stays: with the same addition for everyone, flows become equal.
+                self.window.scale(SHARED_CUT);
+            }
+        }
+        // While a dip or its echo is under way, the round shows the dip and not the window.
+        if !under_way && !self.dips.is_under_way() && !finding.app_limited {
+            let window = self.cruise.after_round(finding.now, finding.least, &view);
+            self.window.set(window);
+        }
+    }
+
+    fn hear_verdict(&mut self, verdict: Verdict, finding: &Finding) {
+        match verdict {
+            Verdict::Queue | Verdict::Unclear => {}
+            Verdict::NoQueue(queue) if self.is_noisy() => self.path.learn_offset(0.9 * queue),
+            Verdict::NoQueue(queue) => self.lengthen(finding.now, queue),
+        }
+        self.path.forget_offset(0.03);
+    }
+
+    fn end_plain_round(&mut self, finding: &PlainFinding) {
+        let round_trip = finding.round_trip.max(1e-6);
+        self.plain.watch_growth(finding);
+        let rate = if finding.rate > 0.0 { finding.rate } else { finding.packets / round_trip };
+        // Round trips are coarser than one-way delays.
+        let wanted = target(rate, round_trip).max(round_trip / 32.0).max(0.002);
+        if finding.app_limited {
+            return;
+        }
+        let start = !self.plain.full;
+        if start && finding.queue < 4.0 * wanted {
+            self.window.scale(2.0);
+            return;
+        }
+        self.plain.full = true;
+        let view = View {
+            window: self.window.segments(),
+            round_trip,
+            target: wanted,
+            rate,
+            available: Some(1.25 * rate),
+            shared: None,
+        };
+        let window = self.cruise.after_round(self.now, finding.queue, &view);
+        self.window.set(window);
+        if start {
+            self.window.set(self.window.segments().min(rate * (round_trip + wanted)));
+        }
+    }
+
+    /// The window before the first answer, where a rate is given: what the time has allowed so far.
+    fn unanswered(&self, rate: f64) -> f64 {
+        let spent = self.started.map_or(0.0, |start| between(start, self.now)).min(UNANSWERED_MOST);
+        (rate * spent.max(self.given_rtt) * 1.25).max(self.window.segments())
+    }
+}
+
+impl Controller for Skyhaul {
+    fn name(&self) -> &'static str {
+        "skyhaul"
+    }
+
+    fn on_sent(&mut self, sent: &Sent) {
+        self.now = sent.now;
+        self.started.get_or_insert(sent.now);
+    }
+
+    fn on_report(&mut self, report: &Report) {
+        self.now = report.now;
+        self.rich = true;
+        self.silent = false;
+        match report.received_at {
+            Some(received_at) => self.received(report, received_at),
+            None => self.judge.hear_loss(report.sent_at),
+        }
+        let sample = self.trains.hear(report);
+        if self.phase == Phase::First {
+            self.estimate_first();
+        }
+        if let Some(sample) = sample {
+            self.hear_sample(sample, report.now);
+        }
+        if self.round.ends_with(report.sent_at) {
+            if let Some(finding) = self.round.end(report.now) {
+                if self.phase == Phase::First {
+                    // No train told anything: grow without.
+                    self.phase = Phase::Cruise;
+                }
+                self.end_round(&finding);
+                self.last = Some(finding);
+            }
+        }
+    }
+
+    fn poll_train(&mut self, now: Time) -> Option<Train> {
+        if self.started.is_none() {
+            return self.trains.first(now, self.window.segments().floor());
+        }
+        if self.phase == Phase::First || self.is_noisy() || self.silent {
+            return None;
+        }
+        let (rate, round_trip) = (self.pace(), self.round_trip());
+        self.trains.poll(now, rate, round_trip)
+    }
+
+    fn on_ack(&mut self, ack: &Ack) {
+        self.now = ack.now;
+        self.silent = false;
+        if self.rich {
+            self.round.app_limited |= ack.app_limited;
+            return;
+        }
+        if let Some(finding) = self.plain.hear(ack, self.mss) {
+            self.end_plain_round(&finding);
+        }
+    }
+
+    fn on_loss(&mut self, loss: &Loss) {
+        self.now = loss.now;
+        match loss.signal {
+            Signal::Timeout => self.silent = true,
+            Signal::Ecn if loss.new_episode => self.window.scale(SHARED_CUT),
+            _ => self.plain.hear_loss(loss, self.mss),
+        }
+    }
+
+    fn cwnd(&self) -> Bytes {
+        let mut window = self.effective();
+        match self.given.filter(|_| !self.is_measured() && self.phase == Phase::First && !self.plain.full) {
+            Some(rate) => window = self.unanswered(rate),
+            None if self.rich && self.phase != Phase::First => {
+                let train = self.trains.capacity().map_or(0.0, Trains::length);
+                window += self.path.extra() * window / self.round_trip() + 2.0 + train;
+            }
+            None => {}
+        }
+        if self.silent {
+            // The papers' hosts all expect a smaller window after a timeout; the first answer ends it.
+            window /= 2.0;
+        }
+        Window::new(window).bytes(self.mss)
+    }
+
+    fn pacing_rate(&self) -> Option<Rate> {
+        let given = self.given.filter(|_| self.phase == Phase::First);
+        match given {
+            Some(rate) => Some(trains::rate(rate, self.mss)),
+            None if self.rich => Some(trains::rate(PACE_GAIN * self.pace(), self.mss)),
+            None => None,
+        }
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let phase = match self.phase {
+            _ if self.silent => "silence",
+            Phase::First => "start",
+            Phase::Validate { .. } => "validation",
+            Phase::Cruise if self.dips.is_under_way() => "dip",
+            Phase::Cruise => "cruise",
+        };
+        Snapshot { cwnd: self.cwnd(), ssthresh: None, pacing_rate: self.pacing_rate(), phase }
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Controller> {
+        Box::new(self.clone())
+    }
+}

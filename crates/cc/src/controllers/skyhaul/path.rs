@@ -1,0 +1,122 @@
+//! What the packets' own times say of the path: queue, round trip without it, jitter, feedback delay.
+//!
+//! `owd` is the one-way delay on two clocks, so only differences count. `base` is the least one seen for
+//! [`MEMORY`]; the queue is what lies above it. Times are seconds, as floats.
+
+use crate::event::Report;
+use crate::parts::extreme::{position, WindowedMin};
+use crate::units::{Duration, Time};
+
+/// How long the least delay is believed: several dips long at any distance, and short enough that clocks
+/// which drift by 50 millionths part by only 1.5 ms.
+const MEMORY: Duration = Duration::from_secs(30);
+/// Weight of a new jitter sample: some hundred packets are remembered.
+const JITTER_WEIGHT: f64 = 1.0 / 128.0;
+/// The feedback delay of a round is forgotten by this factor per round.
+const EXTRA_DECAY: f64 = 0.8;
+/// Feedback delay that is believed at most, in round trips.
+const EXTRA_MOST: f64 = 1.0;
+
+/// Delays of the path.
+#[derive(Clone, Debug)]
+pub(super) struct Path {
+    base: WindowedMin<f64>,
+    /// Least round trip without its queue.
+    round_trip: WindowedMin<f64>,
+    /// Part of the delay above the base that is noise and no queue.
+    offset: f64,
+    queue: f64,
+    owd: Option<f64>,
+    jitter: f64,
+    extra: f64,
+    extra_now: f64,
+}
+
+impl Path {
+    pub fn new() -> Self {
+        let width = u64::try_from(MEMORY.as_nanos()).unwrap_or(u64::MAX);
+        Path {
+            base: WindowedMin::new(width),
+            round_trip: WindowedMin::new(width),
+            offset: 0.0,
+            queue: 0.0,
+            owd: None,
+            jitter: 0.0,
+            extra: 0.0,
+            extra_now: 0.0,
+        }
+    }
+
+    /// Takes in a packet that has arrived; the queue it met.
+    pub fn hear(&mut self, report: &Report, received_at: Time) -> f64 {
+        let owd = between(report.sent_at, received_at);
+        let at = position(report.now);
+        self.base.update(at, owd);
+        let base = self.base.get().unwrap_or(owd);
+        if let (Some(before), None) = (self.owd, report.train) {
+            self.jitter += JITTER_WEIGHT * ((owd - before).abs() - self.jitter);
+        }
+        self.owd = Some(owd);
+        self.queue = (owd - base - self.offset).max(0.0);
+        let round_trip = (between(report.sent_at, report.now) - self.queue).max(1e-6);
+        self.round_trip.update(at, round_trip);
+        self.extra_now = self.extra_now.max(round_trip - self.round_trip.get().unwrap_or(round_trip));
+        self.queue
+    }
+
+    /// A round has ended.
+    pub fn end_round(&mut self) {
+        let most = EXTRA_MOST * self.round_trip().unwrap_or(0.0);
+        self.extra = self.extra_now.max(self.extra * EXTRA_DECAY).min(most);
+        self.extra_now = 0.0;
+    }
+
+    /// `D`: the least round trip, queues taken away.
+    pub fn round_trip(&self) -> Option<f64> {
+        self.round_trip.get()
+    }
+
+    /// The queue that the newest packet met.
+    pub fn queue(&self) -> f64 {
+        self.queue
+    }
+
+    /// How long acknowledgments are held back beyond the round trip at worst.
+    pub fn extra(&self) -> f64 {
+        self.extra.max(self.extra_now)
+    }
+
+    /// Mean difference of the delays of neighbours.
+    pub fn jitter(&self) -> f64 {
+        self.jitter
+    }
+
+    /// It is proven that the path is longer by `longer` than was believed: that much is no queue.
+    pub fn rebase(&mut self, now: Time, longer: f64) {
+        let Some(base) = self.base.get() else { return };
+        self.base.clear();
+        self.base.update(position(now), base + longer);
+        self.round_trip.clear();
+        self.queue = (self.queue - longer).max(0.0);
+        self.extra_now = 0.0;
+    }
+
+    /// A constant part of the delay that no dip takes away and no packet's minimum shows.
+    pub fn learn_offset(&mut self, more: f64) {
+        self.offset = (self.offset + more).max(0.0);
+    }
+
+    /// The noise may have gone.
+    pub fn forget_offset(&mut self, share: f64) {
+        self.offset *= 1.0 - share;
+    }
+}
+
+/// Seconds from one moment to another, negative if it lies before.
+pub(super) fn between(from: Time, to: Time) -> f64 {
+    if to >= from {
+        to.since(from).as_secs_f64()
+    } else {
+        -from.since(to).as_secs_f64()
+    }
+}
