@@ -9,6 +9,7 @@ pub mod compare;
 pub mod experiment;
 pub mod figure;
 pub mod grid;
+pub mod hswa;
 pub mod hybic;
 
 use compare::Published;
@@ -44,6 +45,7 @@ pub struct Maker {
 /// All papers, in the order of their numbers.
 pub const PAPERS: &[&Paper] = &[
     &boost::PAPER, // 000
+    &hswa::PAPER,  // 003
     &hybic::PAPER, // 004
 ];
 
