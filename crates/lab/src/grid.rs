@@ -78,7 +78,8 @@ impl<'a> Grid<'a> {
     }
 }
 
-fn sample(cell: &Cell, controller: &str, seed: u64) -> Result<Sample, LabError> {
+/// One flow in one cell.
+pub(crate) fn sample(cell: &Cell, controller: &str, seed: u64) -> Result<Sample, LabError> {
     let world = play(&cell.scenario, &[controller], seed)?;
     let outcome = world.outcomes().pop().ok_or_else(|| LabError::Other("a run without a flow".to_owned()))?;
     let counters = &outcome.counters;

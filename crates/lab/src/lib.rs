@@ -6,6 +6,7 @@
 
 pub mod boost;
 pub mod compare;
+pub mod enhanced;
 pub mod experiment;
 pub mod figure;
 pub mod grid;
@@ -44,9 +45,10 @@ pub struct Maker {
 
 /// All papers, in the order of their numbers.
 pub const PAPERS: &[&Paper] = &[
-    &boost::PAPER, // 000
-    &hswa::PAPER,  // 003
-    &hybic::PAPER, // 004
+    &boost::PAPER,    // 000
+    &enhanced::PAPER, // 002
+    &hswa::PAPER,     // 003
+    &hybic::PAPER,    // 004
 ];
 
 impl Paper {
