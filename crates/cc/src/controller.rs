@@ -1,6 +1,6 @@
 //! The one interface between a congestion controller and whatever carries its packets.
 
-use crate::event::{Ack, Loss, Report, Sent, Train};
+use crate::event::{Ack, Judgement, Loss, Report, Sent, Train};
 use crate::units::{Ber, Bytes, Duration, Rate, Time};
 use std::fmt::Debug;
 
@@ -81,6 +81,10 @@ pub trait Controller: Debug + Send + Sync {
     /// Rate at which packets may leave; `None` leaves the spacing to the host, which then paces at
     /// 1.25 windows per smoothed round trip (RFC 9002 §7.7).
     fn pacing_rate(&self) -> Option<Rate>;
+    /// What it took the newest loss for; nothing from controllers that do not tell causes apart.
+    fn judgement(&self) -> Option<Judgement> {
+        None
+    }
     /// Inner state for people to look at.
     fn snapshot(&self) -> Snapshot;
     /// A copy with the same state, for hosts that hold controllers as trait objects.

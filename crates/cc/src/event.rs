@@ -52,6 +52,15 @@ pub struct Ack {
     pub app_limited: bool,
 }
 
+/// What a controller takes a loss for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Judgement {
+    /// Bit errors, fading: the rate was not too high.
+    Random,
+    /// A queue overflowed, or a router marked the packet.
+    Congestion,
+}
+
 /// How a loss was noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {

@@ -17,6 +17,6 @@ pub mod units;
 pub mod window;
 
 pub use controller::{Controller, Setup, Snapshot};
-pub use event::{Ack, Loss, Report, Rtt, Sent, Signal, Train};
+pub use event::{Ack, Judgement, Loss, Report, Rtt, Sent, Signal, Train};
 pub use units::{Ber, Bytes, Duration, ParseUnitError, Rate, Share, Time};
 pub use window::Window;

@@ -3,8 +3,10 @@
 mod model;
 
 use model::{run, share, Path, Run, MSS};
-use skyhaul_cc::controllers::boost::{Boost, Cause, Variant};
-use skyhaul_cc::{registry, Ack, Bytes, Controller, Duration, Loss, Rate, Sent, Setup, Snapshot, Time};
+use skyhaul_cc::controllers::boost::{Boost, Variant};
+use skyhaul_cc::{
+    registry, Ack, Bytes, Controller, Duration, Judgement, Loss, Rate, Sent, Setup, Snapshot, Time,
+};
 use std::sync::{Arc, Mutex};
 
 fn build(name: &str) -> Box<dyn Controller> {
@@ -143,7 +145,7 @@ fn three_boost_flows_share_a_link_equally_from_the_fortieth_second_on() {
 #[derive(Clone, Debug)]
 struct Watched {
     boost: Boost,
-    verdicts: Arc<Mutex<Vec<Cause>>>,
+    verdicts: Arc<Mutex<Vec<Judgement>>>,
 }
 
 impl Controller for Watched {
@@ -159,7 +161,7 @@ impl Controller for Watched {
     fn on_loss(&mut self, loss: &Loss) {
         self.boost.on_loss(loss);
         if loss.new_episode {
-            self.verdicts.lock().expect("nobody panics with it").extend(self.boost.last_cause());
+            self.verdicts.lock().expect("nobody panics with it").extend(self.boost.judgement());
         }
     }
     fn cwnd(&self) -> Bytes {
@@ -184,7 +186,7 @@ fn congested_share(path: &Path, length: u64) -> f64 {
     run(path, &mut watched, Duration::from_secs(length));
     let verdicts = verdicts.lock().expect("nobody panics with it");
     assert!(!verdicts.is_empty(), "no loss at all");
-    verdicts.iter().filter(|cause| **cause == Cause::Congestion).count() as f64 / verdicts.len() as f64
+    verdicts.iter().filter(|cause| **cause == Judgement::Congestion).count() as f64 / verdicts.len() as f64
 }
 
 #[test]

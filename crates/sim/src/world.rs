@@ -17,7 +17,7 @@ use crate::clock::Events;
 use crate::link::{Cause, Fate, Link};
 use crate::scenario::{Dir, Scenario};
 use crate::tcp::reports::Arrival;
-use crate::tcp::{AckOptions, AckPacket, Receiver, Sender, SenderCounters, TcpOptions};
+use crate::tcp::{AckOptions, AckPacket, Receiver, Sender, SenderCounters, TcpOptions, Truth};
 use crate::trace::{Note, Observer};
 
 /// One TCP flow.
@@ -532,8 +532,9 @@ impl World {
             let size = segment.payload + self.ends[index].headers;
             let transmission = self.ends[index].sender.counters().sent;
             let dropped = self.send(Packet::Data { flow, seq: segment.seq, transmission }, size);
+            let truth = dropped.map_or(Truth::Arrives, |cause| Truth::in_world(self, cause));
             let end = &mut self.ends[index];
-            end.sender.on_fate(&segment, dropped.is_none());
+            end.sender.on_fate(&segment, truth);
             self.note(index, |end| Note::Sent { segment, dropped, in_flight: end.sender.in_flight() });
         }
         let end = &mut self.ends[index];

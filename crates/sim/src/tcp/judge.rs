@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::scoreboard::{Losses, Place, Record, Scoreboard};
+use super::truth::Truth;
 use skyhaul_cc::parts::loss_odds::Fate;
 use skyhaul_cc::parts::LossOdds;
 use skyhaul_cc::units::{Duration, Time};
@@ -271,7 +272,7 @@ impl Judge {
             self.counted.1 |= 1 << tenth;
             let decile = &mut self.judgement.deciles[tenth];
             decile.found += 1;
-            decile.lost += u64::from(!record.last_arrives);
+            decile.lost += u64::from(record.truth != Truth::Arrives);
             decile.predicted += lost;
         }
     }

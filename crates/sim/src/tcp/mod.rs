@@ -11,6 +11,7 @@ mod reduction;
 pub(crate) mod reports;
 mod scoreboard;
 pub mod sender;
+pub mod truth;
 
 use skyhaul_cc::parts::LossOddsOptions;
 use skyhaul_cc::units::{Bytes, Duration, Share};
@@ -18,6 +19,7 @@ use skyhaul_cc::units::{Bytes, Duration, Share};
 pub use judge::{Decile, Judgement};
 pub use receiver::{AckOptions, Receiver, SackBlocks};
 pub use sender::{Sender, SenderCounters};
+pub use truth::{Confusion, Truth};
 
 /// How a sender finds out what was lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

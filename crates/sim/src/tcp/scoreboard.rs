@@ -1,6 +1,7 @@
 //! What is under way, what was reported, and what was lost (RFC 6675 §3, RFC 8985 §5).
 
 use super::ranges::Ranges;
+use super::truth::Truth;
 use super::AckPacket;
 use skyhaul_cc::parts::PacketState;
 use skyhaul_cc::units::{Bytes, Time};
@@ -20,8 +21,8 @@ pub(super) struct Record {
     pub again: bool,
     /// Ground truth for the statistics, of which no decision may know: a copy sent so far arrives.
     pub arrives: bool,
-    /// Likewise: the last copy does.
-    pub last_arrives: bool,
+    /// As little known: what became of the last copy.
+    pub truth: Truth,
 }
 
 /// Where a segment is, as far as the sender knows.
@@ -40,6 +41,8 @@ pub(super) struct Losses {
     pub bytes: Bytes,
     /// When the newest of them left.
     pub sent_at: Time,
+    /// What became of them, for the statistics; as many as segments, in the order of [`Truth::ALL`].
+    pub truths: [u64; 5],
 }
 
 /// All segments from the first unacknowledged to the last one sent.
@@ -163,7 +166,7 @@ impl Scoreboard {
                 place,
                 again: false,
                 arrives: false,
-                last_arrives: false,
+                truth: Truth::Arrives,
             });
             return false;
         }
@@ -171,15 +174,8 @@ impl Scoreboard {
         let record = self.record_mut(seq).expect("only segments on the scoreboard are sent again");
         let was_lost = record.place == Place::Lost;
         let needless = record.arrives;
-        *record = Record {
-            sent_at: now,
-            delivery,
-            transmission,
-            place: Place::InFlight,
-            again: true,
-            last_arrives: false,
-            ..*record
-        };
+        *record =
+            Record { sent_at: now, delivery, transmission, place: Place::InFlight, again: true, ..*record };
         if was_lost {
             self.in_flight += size;
         }
@@ -187,10 +183,10 @@ impl Scoreboard {
     }
 
     /// Tells the ground truth about the last transmission of `seq`.
-    pub fn on_fate(&mut self, seq: u64, arrives: bool) {
+    pub fn on_fate(&mut self, seq: u64, truth: Truth) {
         if let Some(record) = self.record_mut(seq) {
-            record.arrives |= arrives;
-            record.last_arrives = arrives;
+            record.arrives |= truth == Truth::Arrives;
+            record.truth = truth;
         }
     }
 
@@ -325,6 +321,7 @@ impl Scoreboard {
         record.place = Place::Lost;
         losses.sent_at = losses.sent_at.max(record.sent_at);
         losses.segments += 1;
+        losses.truths[record.truth as usize] += 1;
         losses.bytes += size;
         self.in_flight -= size;
         self.lost.insert(seq);

@@ -5,6 +5,7 @@ use super::rack::Rack;
 use super::reduction::Reduction;
 use super::reports::{Arrival, Reports};
 use super::scoreboard::{Losses, Place, Scoreboard};
+use super::truth::{Confusion, Truth};
 use super::{AckPacket, Pacing, Recovery, Segment, TcpOptions};
 use skyhaul_cc::parts::{DeliveryEstimator, Episodes, LossOdds, LossOddsOptions, Rounds, RttEstimator};
 use skyhaul_cc::tape::{Event, Tape};
@@ -29,6 +30,8 @@ pub struct SenderCounters {
     pub probes: u64,
     /// Recovery episodes: how often the controller was asked to cut.
     pub episodes: u64,
+    /// What became of the segments declared lost, and what the controller took their loss for.
+    pub judged: Confusion,
     /// Window in segments times seconds since the last [`Sender::measure_window`].
     window_area: f64,
     window_from: Time,
@@ -259,14 +262,14 @@ impl Sender {
         Some(self.send(seq, now))
     }
 
-    /// Tells whether the last transmission of `segment` arrives; only the statistics want to know.
-    pub fn on_fate(&mut self, segment: &Segment, arrives: bool) {
-        self.board.on_fate(segment.seq, arrives);
+    /// Tells what becomes of the last transmission of `segment`; only the statistics want to know.
+    pub fn on_fate(&mut self, segment: &Segment, truth: Truth) {
+        self.board.on_fate(segment.seq, truth);
     }
 
     /// Tells that segment `seq` arrives after all, repaired on its way; only the statistics want to know.
     pub fn on_arrival(&mut self, seq: u64) {
-        self.board.on_fate(seq, true);
+        self.board.on_fate(seq, Truth::Arrives);
     }
 
     /// When the next segment may leave, if only its pace holds it back.
@@ -545,6 +548,7 @@ impl Sender {
         };
         let (window, flight) = (self.cwnd, loss.in_flight + losses.bytes);
         self.tell(now, Event::Loss(loss));
+        self.counters.judged.add(&losses.truths, self.controller.judgement());
         match signal {
             Signal::Timeout => self.reduction = None,
             // Controllers that do not cut have no reduction to spread.
@@ -569,7 +573,7 @@ impl Sender {
             Some(_) if !ack.duplicate && ack.next == probe.end => {}
             Some(sent_at) if !ack.duplicate => {
                 self.probe = None;
-                let losses = Losses { segments: 1, bytes: self.options.mss, sent_at };
+                let losses = Losses { segments: 1, bytes: self.options.mss, sent_at, ..Losses::default() };
                 self.on_losses(now, losses, Signal::Gap);
             }
             _ => self.probe = None,

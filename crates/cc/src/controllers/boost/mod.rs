@@ -34,7 +34,7 @@
 //! start           ends where the least of the last samples is above RTTmin + max(1/32 RTTmin, 1 ms) + jitter;
 //!                 pace W ε ln ε / (ε - 1) / RTT; then W = B RTTmin (1 + q) while the queue drains
 //! random loss     nothing happens                                       (`monitor`)
-//! congestion      W = β W, once per episode
+//! congestion      W = W max(β, 1 / (1 + 2 queue)), at most 0.9 W, once per episode; queue as a share of RTTmin
 //! balance         once the path was full:  W <- W / 2 + (W RTTmin / RTT + v (q B RTTmin + ζ)) / 2
 //!                 RTT is the round's least; v doubles per round trip after three without a queue,
 //!                 v q <= 1/4; after sixteen, exponential growth again
@@ -73,10 +73,9 @@ mod monitor;
 mod round_trip;
 
 pub use learning::{Growth, ALPHA, DELTA, GAMMA};
-pub use monitor::Cause;
 
 use crate::controller::{Controller, Setup, Snapshot};
-use crate::event::{Ack, Loss, Sent, Signal};
+use crate::event::{Ack, Judgement, Loss, Sent, Signal};
 use crate::parts::{scaled, WindowedMax};
 use crate::units::{Bytes, Duration, Rate, Time};
 use crate::window::{segments, Window};
@@ -222,11 +221,6 @@ impl Boost {
         self
     }
 
-    /// What the packet loss monitor made of the newest loss that began an episode.
-    pub fn last_cause(&self) -> Option<Cause> {
-        self.monitor.last()
-    }
-
     /// B RTTmin in segments; absent before the first sample.
     fn pipe(&self) -> Option<f64> {
         let rate = self.best.get()?;
@@ -269,7 +263,7 @@ impl Boost {
     fn discriminating_ack(&mut self, ack: &Ack) {
         let standing = self.round_trip.on_ack(ack);
         if let Some(standing) = standing {
-            self.monitor.on_round(standing < QUEUE_BOUNDS.0);
+            self.monitor.on_round(standing, standing < QUEUE_BOUNDS.0);
             if self.filling && standing < QUEUE_BOUNDS.0 {
                 self.round_trip.learn_spread();
             }
@@ -443,14 +437,14 @@ impl Controller for Boost {
         } else if loss.new_episode {
             match (self.variant, cause) {
                 (Variant::Literal, _) => self.window.scale(self.mode.kept()),
-                (Variant::Discriminating, Cause::Random) => return,
+                (Variant::Discriminating, Judgement::Random) => return,
                 // Sent before the last cut, or before the first growth ended, and answered then.
-                (Variant::Discriminating, Cause::Congestion)
+                (Variant::Discriminating, Judgement::Congestion)
                     if self.cut_at.is_some_and(|cut| loss.sent_at <= cut) =>
                 {
                     return;
                 }
-                (Variant::Discriminating, Cause::Congestion) => {
+                (Variant::Discriminating, Judgement::Congestion) => {
                     let since = self.rounds.saturating_sub(self.overflow_round);
                     if self.competing && since < COMPETING_ROUNDS {
                         return;
@@ -462,6 +456,9 @@ impl Controller for Boost {
                     }
                     let least = self.window.segments().min(LEAST);
                     let kept = if self.competing { Mode::Maximum } else { self.mode }.kept();
+                    // Emptying a short queue twice is enough.
+                    let enough = (1.0 / (1.0 + 2.0 * queue)).min(Mode::Maximum.kept());
+                    let kept = kept.max(enough);
                     self.window.set((self.window.segments() * kept).max(least));
                     (self.empty, self.velocity) = (0, 1.0);
                 }
@@ -489,6 +486,10 @@ impl Controller for Boost {
             }
         };
         Some(rate.max(Rate::bit(1)))
+    }
+
+    fn judgement(&self) -> Option<Judgement> {
+        self.monitor.last()
     }
 
     fn snapshot(&self) -> Snapshot {

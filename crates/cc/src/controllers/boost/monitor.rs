@@ -4,9 +4,10 @@
 //! queue too short to be seen betrays itself by its losses: 5 points above the usual share in a round
 //! trip are congestion too. All else is random. The usual share is learned in
 //! round trips without a queue, so that a link that loses
-//! 8 % all the time is cut a few times and then believed. Both limits are ours; the paper has none.
+//! 8 % all the time is cut a few times and then believed. Once a short queue has betrayed itself its length
+//! is known, and what is lost close to it is overflow. All limits are ours; the paper has none.
 
-use crate::event::{Ack, Loss, Signal};
+use crate::event::{Ack, Judgement, Loss, Signal};
 use crate::units::Bytes;
 
 /// Queue, as a share of the least round trip, above which losses are overflow.
@@ -15,17 +16,16 @@ const QUEUE: f64 = 0.25;
 const ABOVE_USUAL: f64 = 0.05;
 /// So many loss events in a round, or fewer, say nothing about their share.
 const FEW: u64 = 5;
+/// A path that loses more than this by itself has rounds with more losses than usual by chance.
+const QUIET: f64 = 0.01;
+/// A queue of this share of the one that overflowed before is close to it.
+const CLOSE: f64 = 0.8;
+/// A queue that stands above the one that overflowed before by this factor has shown more room.
+const ROOMIER: f64 = 1.25;
+/// Least queue that is told from jitter, as a share of the least round trip.
+const SEEN: f64 = 0.01;
 /// Weight of a round in the usual share.
 const WEIGHT: f64 = 0.125;
-
-/// What a loss came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
-    /// Bit errors, fading: the rate was not too high.
-    Random,
-    /// A queue overflowed, or a router marked the packet.
-    Congestion,
-}
 
 /// Counts losses per round trip and judges them.
 #[derive(Clone, Debug)]
@@ -35,15 +35,17 @@ pub(super) struct LossMonitor {
     lost: Bytes,
     /// Loss events since the round began.
     events: u64,
-    last: Option<Cause>,
+    last: Option<Judgement>,
+    /// Queue at which a round lost more than usual, as a share of the least round trip.
+    limit: Option<f64>,
 }
 
 impl LossMonitor {
     pub(super) fn new() -> Self {
-        LossMonitor { usual: 0.0, acked: Bytes::ZERO, lost: Bytes::ZERO, events: 0, last: None }
+        LossMonitor { usual: 0.0, acked: Bytes::ZERO, lost: Bytes::ZERO, events: 0, last: None, limit: None }
     }
 
-    pub(super) fn last(&self) -> Option<Cause> {
+    pub(super) fn last(&self) -> Option<Judgement> {
         self.last
     }
 
@@ -57,7 +59,10 @@ impl LossMonitor {
     }
 
     /// A round is over; only one without a queue tells what the path itself loses.
-    pub(super) fn on_round(&mut self, without_queue: bool) {
+    pub(super) fn on_round(&mut self, standing: f64, without_queue: bool) {
+        if self.limit.is_some_and(|limit| standing > ROOMIER * limit) {
+            self.limit = None;
+        }
         if without_queue {
             self.usual += WEIGHT * (self.share() - self.usual);
         }
@@ -74,18 +79,20 @@ impl LossMonitor {
     }
 
     /// Judges a loss at a queue of this share of the least round trip.
-    pub(super) fn on_loss(&mut self, loss: &Loss, queue: f64) -> Cause {
+    pub(super) fn on_loss(&mut self, loss: &Loss, queue: f64) -> Judgement {
         self.lost += loss.lost;
         self.events = self.events.saturating_add(1);
         let many = self.events > FEW && self.share() > self.usual + ABOVE_USUAL;
-        let cause = if loss.signal == Signal::Ecn || queue > QUEUE || many {
-            Cause::Congestion
-        } else {
-            Cause::Random
-        };
-        if loss.new_episode {
-            self.last = Some(cause);
+        if many && queue > SEEN && self.usual < QUIET {
+            self.limit = Some(self.limit.map_or(queue, |limit| limit.min(queue)));
         }
+        let close = self.limit.is_some_and(|limit| queue >= CLOSE * limit);
+        let cause = if loss.signal == Signal::Ecn || queue > QUEUE || many || close {
+            Judgement::Congestion
+        } else {
+            Judgement::Random
+        };
+        self.last = Some(cause);
         cause
     }
 }
@@ -98,10 +105,10 @@ mod tests {
     #[test]
     fn a_long_queue_or_a_mark_is_congestion_and_an_empty_queue_chance() {
         for (queue, signal, cause) in [
-            (0.0, Signal::Gap, Cause::Random),
-            (0.2, Signal::Gap, Cause::Random),
-            (0.3, Signal::Gap, Cause::Congestion),
-            (0.0, Signal::Ecn, Cause::Congestion),
+            (0.0, Signal::Gap, Judgement::Random),
+            (0.2, Signal::Gap, Judgement::Random),
+            (0.3, Signal::Gap, Judgement::Congestion),
+            (0.0, Signal::Ecn, Judgement::Congestion),
         ] {
             let mut monitor = LossMonitor::new();
             assert_eq!(monitor.on_loss(&loss(1000, 400, signal, true), queue), cause, "{queue} {signal:?}");
@@ -115,7 +122,7 @@ mod tests {
         let mut causes = Vec::new();
         for round in 0..60u64 {
             let now = round * 540;
-            monitor.on_round(true);
+            monitor.on_round(0.0, true);
             monitor.on_ack(&ack(now, now, 10));
             // Ten of a hundred.
             for i in 0..10 {
@@ -123,7 +130,7 @@ mod tests {
                 causes.push(monitor.on_loss(&loss(now, now, Signal::Gap, i == 0), 0.0));
             }
         }
-        assert!(causes[..100].contains(&Cause::Congestion));
-        assert!(!causes[500..].contains(&Cause::Congestion));
+        assert!(causes[..100].contains(&Judgement::Congestion));
+        assert!(!causes[500..].contains(&Judgement::Congestion));
     }
 }

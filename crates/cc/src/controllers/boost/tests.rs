@@ -52,11 +52,11 @@ fn a_random_loss_costs_the_discriminating_variant_nothing_and_an_overflow_does()
     (1..=3).for_each(|i| round(&mut boost, i * 540, Rate::MAX));
     let before = boost.cwnd();
     boost.on_loss(&loss(1700, 1600, Signal::Gap, true));
-    assert_eq!((boost.cwnd(), boost.last_cause()), (before, Some(Cause::Random)));
+    assert_eq!((boost.cwnd(), boost.judgement()), (before, Some(Judgement::Random)));
     boost.on_ack(&Ack { rtt: rtt(RTT * 3 / 2), ..ack(2400, 1590, 1) });
     boost.on_loss(&loss(2400, 1800, Signal::Gap, true));
     assert!(boost.cwnd() < before);
-    assert_eq!(boost.last_cause(), Some(Cause::Congestion));
+    assert_eq!(boost.judgement(), Some(Judgement::Congestion));
 }
 
 #[test]
