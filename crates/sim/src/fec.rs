@@ -8,7 +8,8 @@ use std::collections::VecDeque;
 
 use bytes::Bytes as Data;
 use skyhaul_cc::units::{Bytes, Time};
-use skyhaul_pep::fec::{DecoderStats, EncoderStats, End, Options, ROOM};
+use skyhaul_pep::fec::{DecoderStats, EncoderStats, End, ROOM};
+pub use skyhaul_pep::fec::{Options, Redundancy};
 
 use crate::carrier::{Carrier, Links, Packet};
 use crate::clock::Events;

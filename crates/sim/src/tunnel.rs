@@ -7,11 +7,14 @@ use crate::clock::Events;
 use crate::link::{Counters, Fate, Link};
 use crate::scenario::{Dir, Scenario};
 use bytes::{Bytes as Data, BytesMut};
-use skyhaul_cc::{Bytes, Duration, Time};
+use skyhaul_cc::registry::{self, UnknownController};
+use skyhaul_cc::{Bytes, Duration, Setup, Time};
+use skyhaul_pep::auth::SecretKey;
 use skyhaul_pep::frame::{Open, Refusal, Target};
-use skyhaul_pep::{Config, Epoch, Event, FlowId, PeerId, Read, SetupError, Tunnel};
+use skyhaul_pep::{Config, Epoch, Event, FlowId, PeerId, Read, SetupError, Tuning, Tunnel};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 
 /// IP and UDP headers of one datagram.
 const HEADERS: u64 = 28;
@@ -89,6 +92,46 @@ pub struct Plan {
     pub gateway: Config,
     /// Seed of the links.
     pub seed: u64,
+}
+
+impl Plan {
+    /// Both ends with the same controller, each told the rate of its direction and the round trip; their
+    /// memory is 96 MiB, the keys are the same for every plan.
+    ///
+    /// # Errors
+    /// When no controller has this name, or it cannot be built for such a link.
+    pub fn new(scenario: &Scenario, controller: &str, seed: u64) -> Result<Plan, UnknownController> {
+        let (terminal, gateway) = (key(1), key(2));
+        let rtt = scenario.rtt();
+        let config = |secret: &SecretKey, peer: &SecretKey, dir: Dir| -> Result<Config, UnknownController> {
+            let rate = Some(scenario.direction(dir).rate);
+            let setup = Setup { link_rate: rate, initial_rtt: rtt, ..Setup::new(PACKET) };
+            let controller = registry::build(controller, &setup)?;
+            Ok(Config {
+                secret: secret.clone(),
+                peers: vec![peer.public()],
+                controller: Arc::new(move || controller.clone()),
+                tuning: Tuning { initial_rtt: rtt, ..Tuning::default() },
+                memory: Bytes::mib(96),
+                seed: Some([1 + index(dir) as u8; 32]),
+            })
+        };
+        Ok(Plan {
+            terminal: config(&terminal, &gateway, Dir::Forward)?,
+            gateway: config(&gateway, &terminal, Dir::Back)?,
+            seed,
+        })
+    }
+}
+
+/// Largest IP packet of the path.
+const PACKET: Bytes = Bytes(1500);
+
+/// A key that protects nothing: an Ed25519 seed of one byte repeated, in PKCS#8 (RFC 8410 §7).
+fn key(byte: u8) -> SecretKey {
+    let mut der = vec![0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
+    der.extend_from_slice(&[byte; 32]);
+    SecretKey::from_pkcs8(&der).expect("a well-formed key")
 }
 
 struct End {

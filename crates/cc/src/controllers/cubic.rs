@@ -56,6 +56,8 @@ pub struct Cubic {
     cut_at: Option<Time>,
     last_ack: Time,
     hystart: Option<HyStart>,
+    /// C and β.
+    shape: (f64, f64),
 }
 
 /// One stretch of congestion avoidance.
@@ -80,7 +82,14 @@ impl Cubic {
             cut_at: None,
             last_ack: Time::ZERO,
             hystart: None,
+            shape: (SCALE, KEPT),
         }
+    }
+
+    /// The same with another C, in segments/s³ above zero, and another β, a share kept below one.
+    pub fn with_shape(mut self, scale: f64, kept: f64) -> Self {
+        self.shape = (scale, kept);
+        self
     }
 
     /// The same with HyStart++ (RFC 9406) in the first slow start.
@@ -107,14 +116,15 @@ impl Cubic {
 
     fn congestion_avoidance(&mut self, ack: &Ack, acked: f64) {
         let window = self.window.segments();
+        let (scale, kept) = self.shape;
         let w_max = self.w_max;
         let epoch = self.epoch.get_or_insert_with(|| Epoch {
             start: ack.now,
-            curve: CubicCurve::new(window, w_max, SCALE),
+            curve: CubicCurve::new(window, w_max, scale),
             reno: window,
         });
         let t = ack.now.since(epoch.start);
-        let alpha = if epoch.reno < self.prior { 3.0 * (1.0 - KEPT) / (1.0 + KEPT) } else { 1.0 };
+        let alpha = if epoch.reno < self.prior { 3.0 * (1.0 - kept) / (1.0 + kept) } else { 1.0 };
         epoch.reno += alpha * acked / window;
         if epoch.reno > epoch.curve.at(t) {
             self.window.set(window.max(epoch.reno));
@@ -126,11 +136,12 @@ impl Cubic {
     }
 
     fn cut(&mut self) {
+        let (_, kept) = self.shape;
         let window = self.window.segments();
         // Fast convergence, RFC 9438 §4.7: a flow that did not get back to its maximum leaves room.
-        self.w_max = if window < self.w_max { window * (1.0 + KEPT) / 2.0 } else { window };
+        self.w_max = if window < self.w_max { window * (1.0 + kept) / 2.0 } else { window };
         self.prior = window;
-        self.ssthresh = window * KEPT;
+        self.ssthresh = window * kept;
         // HyStart++ serves the first slow start only (RFC 9406 §4.3).
         self.hystart = None;
     }
@@ -211,6 +222,21 @@ mod tests {
         let mut cubic = Cubic::new(&Setup { initial_window: MSS * 1000, ..Setup::new(MSS) });
         cubic.on_loss(&loss(1, 0, Signal::Gap, true));
         cubic
+    }
+
+    #[test]
+    fn another_shape_keeps_its_own_share_and_grows_by_its_own_curve() {
+        let mut cubic =
+            Cubic::new(&Setup { initial_window: MSS * 1000, ..Setup::new(MSS) }).with_shape(4.0, 0.9);
+        cubic.on_loss(&loss(1, 0, Signal::Gap, true));
+        assert_eq!(cubic.cwnd(), MSS * 900);
+        // RFC 9438 figure 2: K = cbrt((W_max - cwnd) / C), after which the window is W_max again.
+        let k = (100.0_f64 / 4.0).cbrt() * 1000.0;
+        for now in 1..k as u64 {
+            cubic.on_ack(&ack(now + 1, now, 30));
+        }
+        let window = cubic.window.segments();
+        assert!((990.0..1001.0).contains(&window), "{window}");
     }
 
     #[test]
