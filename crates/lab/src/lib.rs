@@ -12,6 +12,7 @@ pub mod figure;
 pub mod grid;
 pub mod hswa;
 pub mod hybic;
+pub mod proxy;
 
 use compare::Published;
 use experiment::{Effort, LabError};
@@ -46,6 +47,7 @@ pub struct Maker {
 /// All papers, in the order of their numbers.
 pub const PAPERS: &[&Paper] = &[
     &boost::PAPER,    // 000
+    &proxy::PAPER,    // 001
     &enhanced::PAPER, // 002
     &hswa::PAPER,     // 003
     &hybic::PAPER,    // 004
