@@ -1,6 +1,7 @@
 //! Paper 000: BoostTCP. Figures 5 to 9 are single transfers over loss and delay, figures 10 to 15 flows that
 //! share a link.
 
+mod predictor;
 mod sharing;
 mod throughput;
 
@@ -18,6 +19,7 @@ pub const PAPER: Paper = Paper {
         Maker { figures: &["9"], make: throughput::against_delay },
         Maker { figures: &["10", "11", "12"], make: sharing::fairness },
         Maker { figures: &["13", "14", "15"], make: sharing::preemption },
+        Maker { figures: &["modules"], make: predictor::modules },
         Maker { figures: &["field"], make: throughput::field },
     ],
 };
