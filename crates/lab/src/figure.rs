@@ -174,7 +174,7 @@ impl Unit {
 }
 
 /// Three significant digits without an exponent where that is readable.
-fn three_digits(value: f64) -> String {
+pub(crate) fn three_digits(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return if value == 0.0 { "0".to_owned() } else { "-".to_owned() };
     }

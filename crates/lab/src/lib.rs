@@ -12,6 +12,7 @@ pub mod figure;
 pub mod grid;
 pub mod hswa;
 pub mod hybic;
+pub mod plot;
 pub mod proxy;
 
 use compare::Published;
