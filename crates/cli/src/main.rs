@@ -32,6 +32,7 @@ struct Cli {
 enum Command {
     Run(commands::run::Args),
     Paper(commands::paper::Args),
+    Report(commands::report::Args),
     Demo(commands::demo::Args),
     Link(commands::link::Args),
     Terminal(commands::terminal::Args),
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
     let outcome = start_log(level).and_then(|()| match cli.command {
         Command::Run(args) => commands::run::run(args),
         Command::Paper(args) => commands::paper::run(args),
+        Command::Report(args) => commands::report::run(args),
         Command::Demo(args) => commands::demo::run(args),
         Command::Link(args) => commands::link::run(args),
         Command::Terminal(args) => commands::terminal::run(args),

@@ -8,6 +8,7 @@ pub mod list;
 pub mod pair;
 pub mod paper;
 pub mod replay;
+pub mod report;
 pub mod run;
 pub mod simulate;
 pub mod terminal;

@@ -1,5 +1,6 @@
-//! Figures of papers as text, Markdown, JSON and CSV.
+//! Figures of papers as text, Markdown, HTML, JSON and CSV.
 
+mod html;
 mod machine;
 mod page;
 
@@ -8,6 +9,7 @@ use skyhaul_lab::figure::{Unit, Value};
 
 use crate::commands::paper::Made;
 
+pub use html::html;
 pub use machine::{csv, json};
 pub use page::{markdown, text};
 

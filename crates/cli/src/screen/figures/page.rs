@@ -61,9 +61,7 @@ fn paper(made: &Made, look: &dyn Look) -> String {
 }
 
 fn part(made: &Made, figure: &Figure, look: &dyn Look) -> String {
-    let numbered = figure.id.starts_with(|c: char| c.is_ascii_digit());
-    let name = if numbered { format!("Figure {}", figure.id) } else { capital(&figure.id.replace('-', " ")) };
-    let mut page = look.heading(3, &format!("{name}: {}", figure.title));
+    let mut page = look.heading(3, &format!("{}: {}", name(figure), figure.title));
     for table in &figure.tables {
         page.push_str(&look.paragraph(&table.title));
         let header: Vec<String> = table.columns.iter().map(header).collect();
@@ -126,7 +124,17 @@ fn summary(made: &[Made], look: &dyn Look) -> String {
     look.heading(2, "How many of the published values hold") + &look.table(&header, &numbers, &rows)
 }
 
-fn header(column: &Column) -> String {
+/// `Figure 9`, or the word that names it.
+pub(super) fn name(figure: &Figure) -> String {
+    let numbered = figure.id.starts_with(|c: char| c.is_ascii_digit());
+    if numbered {
+        format!("Figure {}", figure.id)
+    } else {
+        capital(&figure.id.replace('-', " "))
+    }
+}
+
+pub(super) fn header(column: &Column) -> String {
     match column.unit.symbol() {
         "" => column.name.clone(),
         symbol => format!("{}, {symbol}", column.name),
