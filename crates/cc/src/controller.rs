@@ -1,5 +1,6 @@
 //! The one interface between a congestion controller and whatever carries its packets.
 
+use crate::controllers::boost::PathRecord;
 use crate::event::{Ack, Judgement, Loss, Report, Sent, Train};
 use crate::units::{Ber, Bytes, Duration, Rate, Time};
 use std::fmt::Debug;
@@ -83,6 +84,10 @@ pub trait Controller: Debug + Send + Sync {
     fn pacing_rate(&self) -> Option<Rate>;
     /// What it took the newest loss for; nothing from controllers that do not tell causes apart.
     fn judgement(&self) -> Option<Judgement> {
+        None
+    }
+    /// What it has learnt of its path, for the next flow there; nothing from controllers that keep no such record.
+    fn path(&self) -> Option<PathRecord> {
         None
     }
     /// Inner state for people to look at.

@@ -567,7 +567,10 @@ impl World {
 
     fn arrive(&mut self, at: Time, packet: Packet) {
         match packet {
-            Packet::Data { flow, seq, transmission } => self.data.push(at, (flow, seq, transmission)),
+            Packet::Data { flow, seq, transmission } => {
+                let at = self.ends[flow as usize].receiver.admitted(at);
+                self.data.push(at, (flow, seq, transmission));
+            }
             Packet::Ack { flow, ack, reported } => {
                 self.acks.push(at + self.ends[flow as usize].access, (flow, ack, reported));
             }

@@ -14,6 +14,9 @@ pub struct AckOptions {
     pub delay: Duration,
     /// ACK thinning: at most one ACK in this time, the newest stands for those left out; zero for none.
     pub thinning: Duration,
+    /// A middlebox in front of the receiver inspects packets in bunches: it lets them through only at multiples
+    /// of this time; zero for none.
+    pub inspection: Duration,
     /// SACK blocks per ACK.
     pub sacks: SackBlocks,
     /// Receive buffer, which bounds what may be under way: practically boundless by default. The
@@ -39,6 +42,7 @@ impl Default for AckOptions {
             every: 2,
             delay: Duration::from_millis(40),
             thinning: Duration::ZERO,
+            inspection: Duration::ZERO,
             sacks: SackBlocks::Most(3),
             window: None,
             size: Bytes(60),
@@ -74,6 +78,14 @@ impl Receiver {
             last_ack: None,
             duplicate: false,
             duplicates: 0,
+        }
+    }
+
+    /// When a segment that comes to the middlebox at `at` is let through.
+    pub fn admitted(&self, at: Time) -> Time {
+        match u64::try_from(self.options.inspection.as_nanos()) {
+            Ok(slot @ 1..) => Time::from_nanos(at.as_nanos().div_ceil(slot).saturating_mul(slot)),
+            _ => at,
         }
     }
 

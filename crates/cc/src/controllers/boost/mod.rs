@@ -1,6 +1,7 @@
 //! BoostTCP, paper 000: growth by learning from the smoothed delivery rate, and losses told apart by
 //! their cause. Fact sheet: section 3.1 (steps), 3.3 (growth), 3.4 (modules) and appendix A1. The folder's files take
-//! the names of the paper's modules: learning state machine, packet loss monitor; `round_trip` is ours.
+//! the names of the paper's modules: learning state machine, traffic monitor, packet loss monitor; `round_trip` is
+//! ours.
 //!
 //! ```text
 //! rate          B_C = F_S / (T - T_S),  B = (1 - α) B' + α B_C          per ACK
@@ -52,6 +53,8 @@
 //! After losses to a short queue the queue wanted is at most half of that, and grows back by a quarter per
 //! round trip without one. Ten segments are given up only on a timeout.
 //!
+//! A flow on a path that another has learnt ([`Boost::knowing`]) starts with 0.95 of what that path held.
+//!
 //! Readings and differences, both variants (the fact sheet has the reasons):
 //! * B and B' are compared once per packet-timed round trip; per ACK they differ by noise.
 //! * F_S / (T - T_S) is the host's delivery-rate sample. The paper starts from B = 0; here from the first
@@ -71,8 +74,10 @@
 mod learning;
 mod monitor;
 mod round_trip;
+mod traffic;
 
 pub use learning::{Growth, ALPHA, DELTA, GAMMA};
+pub use traffic::{Moments, PathRecord, TrafficMonitor};
 
 use crate::controller::{Controller, Setup, Snapshot};
 use crate::event::{Ack, Judgement, Loss, Sent, Signal};
@@ -116,6 +121,10 @@ const COMPETING_ROUNDS: u64 = 8;
 /// Growth per round trip beside others, as a share of the window, the root of the window at most: ours. A cut
 /// to 0.9 is made good in eight round trips.
 const COMPETING_STEP: f64 = 0.0125;
+/// First window on a known path, in bandwidth-delay products, and first pace, in shares of the known rate: below
+/// one, since others may have come.
+const KNOWN_WINDOW: f64 = 0.95;
+const KNOWN_PACE: f64 = 0.95;
 /// Pace of the exponential growth, in windows per round trip: ε ln ε / (ε - 1). A flight that grows by the
 /// factor ε per round trip holds so much less than its newest packets' rate times the round trip.
 const FILLING_PACE: f64 = 1.648;
@@ -168,6 +177,9 @@ pub struct Boost {
     window: Window,
     learning: Learning,
     monitor: LossMonitor,
+    traffic: TrafficMonitor,
+    /// What another flow has learnt of this path, until the first round trip has confirmed it.
+    known: Option<PathRecord>,
     round_trip: RoundTrip,
     best: WindowedMax<Rate>,
     /// Greatest amount that one ACK covered.
@@ -199,6 +211,8 @@ impl Boost {
             window: Window::from_bytes(setup.initial_window, setup.mss),
             learning: Learning::new(),
             monitor: LossMonitor::new(),
+            traffic: TrafficMonitor::new(),
+            known: None,
             round_trip: RoundTrip::new(),
             best: WindowedMax::new(BEST_ROUNDS),
             bundles: WindowedMax::new(BEST_ROUNDS),
@@ -219,6 +233,31 @@ impl Boost {
     pub fn in_mode(mut self, mode: Mode) -> Self {
         self.mode = mode;
         self
+    }
+
+    /// The same on a path that another flow has learnt: it starts with what the path holds, at the path's rate,
+    /// instead of finding both. A first round trip that differs by a quarter forgets all that.
+    pub fn knowing(mut self, path: &PathRecord) -> Self {
+        if self.variant == Variant::Discriminating {
+            let pipe = segments(path.bandwidth.bdp(path.least), self.mss);
+            self.window.set(self.window.segments().max(KNOWN_WINDOW * pipe));
+            self.known = Some(*path);
+            self.filling = false;
+        }
+        self
+    }
+
+    /// The first answer on a known path.
+    fn confirm(&mut self, ack: &Ack) {
+        let Some(path) = self.known.take() else { return };
+        let (least, found) = (path.least.as_secs_f64(), ack.rtt.latest.as_secs_f64());
+        if found > ETA * least || found * ETA < least {
+            self.window.set(self.window.segments().min(LEAST));
+            self.filling = true;
+        } else {
+            self.learning.on_sample(path.bandwidth);
+            self.best.update(self.rounds, path.bandwidth);
+        }
     }
 
     /// B RTTmin in segments; absent before the first sample.
@@ -397,7 +436,9 @@ impl Controller for Boost {
 
     fn on_ack(&mut self, ack: &Ack) {
         self.smoothed = Some(ack.rtt.smoothed);
+        self.confirm(ack);
         self.monitor.on_ack(ack);
+        self.traffic.on_ack(ack);
         if ack.round_start {
             self.rounds = self.rounds.saturating_add(1);
         }
@@ -426,6 +467,7 @@ impl Controller for Boost {
         };
         let queue = latest.saturating_sub(least).as_secs_f64() / least.as_secs_f64().max(1e-9);
         let cause = self.monitor.on_loss(loss, queue);
+        self.traffic.on_loss(loss, cause);
         if loss.signal == Signal::Timeout {
             self.window.set(0.0);
             match self.variant {
@@ -477,7 +519,9 @@ impl Controller for Boost {
     }
 
     fn pacing_rate(&self) -> Option<Rate> {
-        let smoothed = self.smoothed?;
+        let Some(smoothed) = self.smoothed else {
+            return self.known.map(|path| path.bandwidth.scale(KNOWN_PACE).max(Rate::bit(1)));
+        };
         let rate = match (self.variant, self.round_trip.recent()) {
             (Variant::Literal, _) | (_, Duration::ZERO) => self.cwnd().per(smoothed),
             (_, recent) => {
@@ -490,6 +534,10 @@ impl Controller for Boost {
 
     fn judgement(&self) -> Option<Judgement> {
         self.monitor.last()
+    }
+
+    fn path(&self) -> Option<PathRecord> {
+        self.traffic.record()
     }
 
     fn snapshot(&self) -> Snapshot {
