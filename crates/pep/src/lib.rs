@@ -6,8 +6,10 @@
 pub mod auth;
 mod channel;
 mod credit;
+pub mod exceptions;
 pub mod fec;
 pub mod frame;
+pub mod limits;
 mod reassembly;
 mod session;
 mod tunnel;
