@@ -27,10 +27,10 @@
 //! 16 ms mistakes the jitter of a satellite path for a queue. Time during which the application was
 //! the limit does not move the curve on (§5.8).
 
-use super::newreno::{slow_start, ssthresh_bytes};
 use crate::controller::{Controller, Setup, Snapshot};
 use crate::event::{Ack, Loss, Sent, Signal};
 use crate::parts::hystart::{Advice, HyStart};
+use crate::parts::sawtooth::{slow_start, ssthresh_bytes};
 use crate::parts::CubicCurve;
 use crate::units::{Bytes, Rate, Time};
 use crate::window::{segments, Window};

@@ -41,12 +41,11 @@
 //!   [`super::hybla`], in both readings.
 
 use super::hybla::{BLIND_GROWTH, RHO_MOST_IN_SLOW_START};
-use super::newreno::ssthresh_bytes;
 use crate::controller::{Controller, Setup, Snapshot};
 use crate::event::{Ack, Loss, Sent, Signal};
-use crate::parts::backlog;
-use crate::units::{Bytes, Duration, Rate, Time};
-use crate::window::{segments, Window};
+use crate::parts::{backlog, Sawtooth};
+use crate::units::{Bytes, Duration, Rate};
+use crate::window::segments;
 
 /// RTT0, the reference round trip of paper 002.
 pub const RTT0: Duration = Duration::from_millis(75);
@@ -72,27 +71,23 @@ pub struct Enhanced {
     mss: Bytes,
     rtt0: Duration,
     reading: Reading,
-    window: Window,
-    ssthresh: f64,
+    window: Sawtooth,
     /// Greatest window of this round, in segments, while no threshold is known.
     blind_limit: f64,
     smoothed: Option<Duration>,
-    cut_at: Option<Time>,
 }
 
 impl Enhanced {
     /// A controller at its initial window; the reference round trip is the set-up's or the paper's.
     pub fn new(setup: &Setup, reading: Reading) -> Self {
-        let window = Window::from_bytes(setup.initial_window, setup.mss);
+        let window = Sawtooth::new(setup);
         Enhanced {
             mss: setup.mss,
             rtt0: setup.reference_rtt.unwrap_or(RTT0).max(Duration::from_nanos(1)),
             reading,
             window,
-            ssthresh: setup.initial_ssthresh.map_or(f64::INFINITY, |bytes| segments(bytes, setup.mss)),
             blind_limit: window.segments(),
             smoothed: None,
-            cut_at: None,
         }
     }
 
@@ -102,13 +97,13 @@ impl Enhanced {
 
     /// Segments to add for `acked` segments in slow start.
     fn slow_start_growth(&self, ack: &Ack, acked: f64) -> f64 {
-        let window = self.window.segments();
+        let (window, ssthresh) = (self.window.segments(), self.window.ssthresh());
         let rwnd = ack.peer_window.map_or(f64::INFINITY, Bytes::as_f64);
         let flight = (ack.in_flight + ack.acked).as_f64();
-        let small = window <= self.ssthresh / 4.0 && flight < rwnd / 4.0;
+        let small = window <= ssthresh / 4.0 && flight < rwnd / 4.0;
         match self.reading {
             Reading::Resolved => {
-                let near = window >= 0.75 * self.ssthresh || flight > 0.75 * rwnd;
+                let near = window >= 0.75 * ssthresh || flight > 0.75 * rwnd;
                 let increment = libm::exp2(self.rho(ack.rtt.min).min(RHO_MOST_IN_SLOW_START)) - 1.0;
                 let factor = if near {
                     0.5
@@ -120,11 +115,11 @@ impl Enhanced {
                 factor * increment * acked
             }
             Reading::Literal => {
-                let middle = window > self.ssthresh / 4.0
-                    && window < 0.75 * self.ssthresh
+                let middle = window > ssthresh / 4.0
+                    && window < 0.75 * ssthresh
                     && flight >= rwnd / 4.0
                     && flight < 0.75 * rwnd;
-                let third = window <= 0.75 * self.ssthresh || flight > 0.75 * rwnd;
+                let third = window <= 0.75 * ssthresh || flight > 0.75 * rwnd;
                 if small {
                     window + acked
                 } else if !middle && third {
@@ -162,35 +157,23 @@ impl Controller for Enhanced {
         if ack.round_start {
             self.blind_limit = BLIND_GROWTH * segments(ack.in_flight + ack.acked, self.mss);
         }
-        if ack.app_limited || self.cut_at.is_some_and(|cut| ack.sent_at <= cut) {
-            return;
-        }
-        let acked = segments(ack.acked, self.mss);
-        let window = self.window.segments();
-        if window < self.ssthresh {
-            let top = if self.ssthresh.is_finite() { self.ssthresh } else { self.blind_limit.max(window) };
-            self.window.set((window + self.slow_start_growth(ack, acked)).min(top));
+        let Some(acked) = self.window.usable(ack) else { return };
+        if self.window.in_slow_start() {
+            let ssthresh = self.window.ssthresh();
+            let top = if ssthresh.is_finite() { ssthresh } else { self.blind_limit };
+            self.window.grow_to(top, self.slow_start_growth(ack, acked));
         } else {
             let rho = self.rho(ack.rtt.min);
-            self.window.grow(rho * rho * acked / window);
+            self.window.grow(rho * rho * acked / self.window.segments());
         }
     }
 
     fn on_loss(&mut self, loss: &Loss) {
-        if loss.new_episode {
-            self.ssthresh = self.window.segments() * self.kept(loss);
-        }
-        if loss.signal == Signal::Timeout {
-            self.window.set(0.0);
-            self.cut_at = None;
-        } else if loss.new_episode {
-            self.window.set(self.ssthresh);
-            self.cut_at = Some(loss.now);
-        }
+        self.window.on_loss(loss, self.kept(loss));
     }
 
     fn cwnd(&self) -> Bytes {
-        self.window.bytes(self.mss)
+        self.window.bytes()
     }
 
     fn pacing_rate(&self) -> Option<Rate> {
@@ -198,12 +181,7 @@ impl Controller for Enhanced {
     }
 
     fn snapshot(&self) -> Snapshot {
-        Snapshot {
-            cwnd: self.cwnd(),
-            ssthresh: ssthresh_bytes(self.ssthresh, self.mss),
-            pacing_rate: self.pacing_rate(),
-            phase: if self.window.segments() < self.ssthresh { "slow start" } else { "congestion avoidance" },
-        }
+        self.window.snapshot(self.pacing_rate())
     }
 
     fn boxed_clone(&self) -> Box<dyn Controller> {

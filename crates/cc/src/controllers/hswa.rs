@@ -42,10 +42,10 @@
 //!   packets makes HSWA slower than SCPS-TP. Hence the pacing.
 //! * cwnd_lim is [`Window`]'s ceiling; the paper says that of window scaling, 2³⁰ bytes.
 
-use super::newreno::{slow_start, ssthresh_bytes};
 pub use super::scps::GAMMA;
 use crate::controller::{Controller, Setup, Snapshot};
 use crate::event::{Ack, Loss, Sent, Signal};
+use crate::parts::sawtooth::{slow_start, ssthresh_bytes};
 use crate::parts::{backlog, RoundMean, WindowedMin};
 use crate::units::{Ber, Bytes, Duration, Rate, Time};
 use crate::window::{segments, Window};

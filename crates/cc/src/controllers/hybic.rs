@@ -38,9 +38,9 @@
 
 use super::cubic::{KEPT, SCALE, TARGET_BOUND};
 use super::hybla::RHO_MOST_IN_SLOW_START;
-use super::newreno::{slow_start, ssthresh_bytes};
 use crate::controller::{Controller, Setup, Snapshot};
 use crate::event::{Ack, Loss, Sent, Signal};
+use crate::parts::sawtooth::{slow_start, ssthresh_bytes};
 use crate::parts::CubicCurve;
 use crate::units::{Bytes, Duration, Rate, Time};
 use crate::window::{segments, Window};

@@ -31,11 +31,11 @@
 //!   four times the bytes that were in flight when the round began (our choice: above slow start's
 //!   usual doubling, and an overshoot takes at most two halvings).
 
-use super::newreno::{slow_start, ssthresh_bytes};
 use crate::controller::{Controller, Setup, Snapshot};
-use crate::event::{Ack, Loss, Sent, Signal};
-use crate::units::{Bytes, Duration, Rate, Time};
-use crate::window::{segments, Window};
+use crate::event::{Ack, Loss, Sent};
+use crate::parts::Sawtooth;
+use crate::units::{Bytes, Duration, Rate};
+use crate::window::segments;
 
 /// RTT0, the reference round trip: 25 ms in the paper and in Linux.
 pub const RTT0: Duration = Duration::from_millis(25);
@@ -51,27 +51,23 @@ const KEPT: f64 = 0.5;
 pub struct Hybla {
     mss: Bytes,
     rtt0: Duration,
-    window: Window,
-    ssthresh: f64,
+    window: Sawtooth,
     /// Greatest window of this round, in segments, while no threshold is known.
     blind_limit: f64,
     smoothed: Option<Duration>,
-    cut_at: Option<Time>,
 }
 
 impl Hybla {
     /// A controller at its initial window; the reference round trip is the set-up's (ns-3 has 50 ms,
     /// papers use 25 to 75 ms) or the paper's.
     pub fn new(setup: &Setup) -> Self {
-        let window = Window::from_bytes(setup.initial_window, setup.mss);
+        let window = Sawtooth::new(setup);
         Hybla {
             mss: setup.mss,
             rtt0: setup.reference_rtt.unwrap_or(RTT0).max(Duration::from_nanos(1)),
             window,
-            ssthresh: setup.initial_ssthresh.map_or(f64::INFINITY, |bytes| segments(bytes, setup.mss)),
             blind_limit: window.segments(),
             smoothed: None,
-            cut_at: None,
         }
     }
 
@@ -92,20 +88,14 @@ impl Controller for Hybla {
         if ack.round_start {
             self.blind_limit = BLIND_GROWTH * segments(ack.in_flight + ack.acked, self.mss);
         }
-        if ack.app_limited || self.cut_at.is_some_and(|cut| ack.sent_at <= cut) {
-            return;
-        }
+        let Some(mut acked) = self.window.usable(ack) else { return };
         let rho = self.rho(ack.rtt.min);
-        let mut acked = segments(ack.acked, self.mss);
-        if self.window.segments() < self.ssthresh {
+        if self.window.in_slow_start() {
             let step = libm::exp2(rho.min(RHO_MOST_IN_SLOW_START)) - 1.0;
-            let top = if self.ssthresh.is_finite() {
-                self.ssthresh
-            } else {
-                self.blind_limit.max(self.window.segments())
-            };
-            acked = slow_start(&mut self.window, top, step * acked) / step;
-            if !self.ssthresh.is_finite() {
+            let known = self.window.ssthresh().is_finite();
+            let top = if known { self.window.ssthresh() } else { self.blind_limit };
+            acked = self.window.grow_to(top, step * acked) / step;
+            if !known {
                 return;
             }
         }
@@ -115,20 +105,11 @@ impl Controller for Hybla {
     }
 
     fn on_loss(&mut self, loss: &Loss) {
-        if loss.new_episode {
-            self.ssthresh = self.window.segments() * KEPT;
-        }
-        if loss.signal == Signal::Timeout {
-            self.window.set(0.0);
-            self.cut_at = None;
-        } else if loss.new_episode {
-            self.window.set(self.ssthresh);
-            self.cut_at = Some(loss.now);
-        }
+        self.window.on_loss(loss, KEPT);
     }
 
     fn cwnd(&self) -> Bytes {
-        self.window.bytes(self.mss)
+        self.window.bytes()
     }
 
     fn pacing_rate(&self) -> Option<Rate> {
@@ -136,12 +117,7 @@ impl Controller for Hybla {
     }
 
     fn snapshot(&self) -> Snapshot {
-        Snapshot {
-            cwnd: self.cwnd(),
-            ssthresh: ssthresh_bytes(self.ssthresh, self.mss),
-            pacing_rate: self.pacing_rate(),
-            phase: if self.window.segments() < self.ssthresh { "slow start" } else { "congestion avoidance" },
-        }
+        self.window.snapshot(self.pacing_rate())
     }
 
     fn boxed_clone(&self) -> Box<dyn Controller> {
@@ -152,6 +128,7 @@ impl Controller for Hybla {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::Signal;
     use crate::testing::{ack, loss, rtt, MSS};
 
     fn at(segments: u64, ssthresh: Option<u64>) -> Hybla {

@@ -19,9 +19,9 @@
 //! (RFC 9002 §7.8), so the two hardly differ.
 
 use crate::controller::{Controller, Setup, Snapshot};
-use crate::event::{Ack, Loss, Sent, Signal};
-use crate::units::{Bytes, Rate, Time};
-use crate::window::{segments, Window};
+use crate::event::{Ack, Loss, Sent};
+use crate::parts::Sawtooth;
+use crate::units::{Bytes, Rate};
 
 /// Share of the window that stays after a loss, RFC 5681 §3.1 equation 4.
 const KEPT: f64 = 0.5;
@@ -29,22 +29,13 @@ const KEPT: f64 = 0.5;
 /// NewReno.
 #[derive(Clone, Debug)]
 pub struct NewReno {
-    mss: Bytes,
-    window: Window,
-    ssthresh: f64,
-    /// When the last cut was made; packets from before it do not make the window grow.
-    cut_at: Option<Time>,
+    window: Sawtooth,
 }
 
 impl NewReno {
     /// A controller at its initial window.
     pub fn new(setup: &Setup) -> Self {
-        NewReno {
-            mss: setup.mss,
-            window: Window::from_bytes(setup.initial_window, setup.mss),
-            ssthresh: setup.initial_ssthresh.map_or(f64::INFINITY, |bytes| segments(bytes, setup.mss)),
-            cut_at: None,
-        }
+        NewReno { window: Sawtooth::new(setup) }
     }
 }
 
@@ -56,35 +47,17 @@ impl Controller for NewReno {
     fn on_sent(&mut self, _: &Sent) {}
 
     fn on_ack(&mut self, ack: &Ack) {
-        // RFC 9002 §7.8: a window that is not used must not grow; §7.3.2: nor does it in recovery.
-        if ack.app_limited || self.cut_at.is_some_and(|cut| ack.sent_at <= cut) {
-            return;
-        }
-        let mut acked = segments(ack.acked, self.mss);
-        if self.window.segments() < self.ssthresh {
-            acked = slow_start(&mut self.window, self.ssthresh, acked);
-        }
-        if acked > 0.0 {
-            self.window.grow(acked / self.window.segments());
-        }
+        let Some(acked) = self.window.usable(ack) else { return };
+        let rest = self.window.slow_start(acked);
+        self.window.grow(rest / self.window.segments());
     }
 
     fn on_loss(&mut self, loss: &Loss) {
-        if loss.new_episode {
-            self.ssthresh = self.window.segments() * KEPT;
-        }
-        if loss.signal == Signal::Timeout {
-            self.window.set(0.0);
-            // RFC 9002 §7.6.2: slow start begins at once.
-            self.cut_at = None;
-        } else if loss.new_episode {
-            self.window.set(self.ssthresh);
-            self.cut_at = Some(loss.now);
-        }
+        self.window.on_loss(loss, KEPT);
     }
 
     fn cwnd(&self) -> Bytes {
-        self.window.bytes(self.mss)
+        self.window.bytes()
     }
 
     fn pacing_rate(&self) -> Option<Rate> {
@@ -92,12 +65,7 @@ impl Controller for NewReno {
     }
 
     fn snapshot(&self) -> Snapshot {
-        Snapshot {
-            cwnd: self.cwnd(),
-            ssthresh: ssthresh_bytes(self.ssthresh, self.mss),
-            pacing_rate: None,
-            phase: if self.window.segments() < self.ssthresh { "slow start" } else { "congestion avoidance" },
-        }
+        self.window.snapshot(None)
     }
 
     fn boxed_clone(&self) -> Box<dyn Controller> {
@@ -105,21 +73,10 @@ impl Controller for NewReno {
     }
 }
 
-/// Adds `acked` segments up to the threshold; returns the segments left for congestion avoidance.
-pub(crate) fn slow_start(window: &mut Window, ssthresh: f64, acked: f64) -> f64 {
-    let step = acked.min((ssthresh - window.segments()).max(0.0));
-    window.grow(step);
-    acked - step
-}
-
-/// A threshold for people: none while it is unknown.
-pub(crate) fn ssthresh_bytes(ssthresh: f64, mss: Bytes) -> Option<Bytes> {
-    ssthresh.is_finite().then(|| Window::new(ssthresh).bytes(mss))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::Signal;
     use crate::testing::{ack, loss, MSS};
 
     fn at(segments: u64, ssthresh: Option<u64>) -> NewReno {

@@ -30,9 +30,9 @@
 //!   [`Scps::taking_losses_for`]. Then nothing is cut on a gap, and a timeout keeps ssthresh.
 //! * Growth is spread over the round's ACKs; the decrease comes at its start.
 
-use super::newreno::{slow_start, ssthresh_bytes};
 use crate::controller::{Controller, Setup, Snapshot};
 use crate::event::{Ack, Loss, Sent, Signal};
+use crate::parts::sawtooth::{slow_start, ssthresh_bytes};
 use crate::parts::{backlog, RoundMean};
 use crate::units::{Bytes, Rate, Time};
 use crate::window::{segments, Window};

@@ -27,12 +27,10 @@
 //! segment. A mark (ECN) comes from a queue, whatever N says, and halves. Floor and ssthresh as in
 //! [`super::newreno`].
 
-use super::newreno::{slow_start, ssthresh_bytes};
 use crate::controller::{Controller, Setup, Snapshot};
 use crate::event::{Ack, Loss, Rtt, Sent, Signal};
-use crate::parts::backlog;
-use crate::units::{Bytes, Rate, Time};
-use crate::window::{segments, Window};
+use crate::parts::{backlog, Sawtooth};
+use crate::units::{Bytes, Rate};
 
 /// β: a backlog of this many segments says that the path is congested. Fu and Liew 2003, Linux.
 pub const QUEUED: f64 = 3.0;
@@ -44,21 +42,13 @@ const KEPT: f64 = 0.5;
 /// Veno.
 #[derive(Clone, Debug)]
 pub struct Veno {
-    mss: Bytes,
-    window: Window,
-    ssthresh: f64,
-    cut_at: Option<Time>,
+    window: Sawtooth,
 }
 
 impl Veno {
     /// A controller at its initial window.
     pub fn new(setup: &Setup) -> Self {
-        Veno {
-            mss: setup.mss,
-            window: Window::from_bytes(setup.initial_window, setup.mss),
-            ssthresh: setup.initial_ssthresh.map_or(f64::INFINITY, |bytes| segments(bytes, setup.mss)),
-            cut_at: None,
-        }
+        Veno { window: Sawtooth::new(setup) }
     }
 
     fn congested(&self, rtt: &Rtt) -> bool {
@@ -74,35 +64,19 @@ impl Controller for Veno {
     fn on_sent(&mut self, _: &Sent) {}
 
     fn on_ack(&mut self, ack: &Ack) {
-        if ack.app_limited || self.cut_at.is_some_and(|cut| ack.sent_at <= cut) {
-            return;
-        }
-        let mut acked = segments(ack.acked, self.mss);
-        if self.window.segments() < self.ssthresh {
-            acked = slow_start(&mut self.window, self.ssthresh, acked);
-        }
-        if acked > 0.0 {
-            let pace = if self.congested(&ack.rtt) { 0.5 } else { 1.0 };
-            self.window.grow(pace * acked / self.window.segments());
-        }
+        let Some(acked) = self.window.usable(ack) else { return };
+        let rest = self.window.slow_start(acked);
+        let pace = if self.congested(&ack.rtt) { 0.5 } else { 1.0 };
+        self.window.grow(pace * rest / self.window.segments());
     }
 
     fn on_loss(&mut self, loss: &Loss) {
-        if loss.new_episode {
-            let random = loss.signal == Signal::Gap && !self.congested(&loss.rtt);
-            self.ssthresh = self.window.segments() * if random { KEPT_RANDOM } else { KEPT };
-        }
-        if loss.signal == Signal::Timeout {
-            self.window.set(0.0);
-            self.cut_at = None;
-        } else if loss.new_episode {
-            self.window.set(self.ssthresh);
-            self.cut_at = Some(loss.now);
-        }
+        let random = loss.signal == Signal::Gap && !self.congested(&loss.rtt);
+        self.window.on_loss(loss, if random { KEPT_RANDOM } else { KEPT });
     }
 
     fn cwnd(&self) -> Bytes {
-        self.window.bytes(self.mss)
+        self.window.bytes()
     }
 
     fn pacing_rate(&self) -> Option<Rate> {
@@ -110,12 +84,7 @@ impl Controller for Veno {
     }
 
     fn snapshot(&self) -> Snapshot {
-        Snapshot {
-            cwnd: self.cwnd(),
-            ssthresh: ssthresh_bytes(self.ssthresh, self.mss),
-            pacing_rate: None,
-            phase: if self.window.segments() < self.ssthresh { "slow start" } else { "congestion avoidance" },
-        }
+        self.window.snapshot(None)
     }
 
     fn boxed_clone(&self) -> Box<dyn Controller> {

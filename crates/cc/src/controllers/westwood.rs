@@ -27,9 +27,9 @@
 //! * The paper's ssthresh before any sample is unknown: half the window then.
 //! * Floor of two segments and no growth when idle, as in [`super::newreno`].
 
-use super::newreno::{slow_start, ssthresh_bytes};
 use crate::controller::{Controller, Setup, Snapshot};
 use crate::event::{Ack, Loss, Sent, Signal};
+use crate::parts::sawtooth::{slow_start, ssthresh_bytes};
 use crate::units::{Bytes, Duration, Rate, Time};
 use crate::window::{segments, Window};
 

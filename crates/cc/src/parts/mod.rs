@@ -13,6 +13,7 @@ pub mod loss_odds;
 pub mod round_mean;
 pub mod rounds;
 pub mod rtt;
+pub mod sawtooth;
 pub mod span;
 pub mod tail;
 
@@ -28,5 +29,6 @@ pub use loss_odds::{LossOdds, LossOddsOptions};
 pub use round_mean::RoundMean;
 pub use rounds::Rounds;
 pub use rtt::RttEstimator;
+pub use sawtooth::Sawtooth;
 pub use span::scaled;
 pub use tail::Tail;
