@@ -38,8 +38,9 @@
 //!   [`Hswa::with_lifelong_base`] never forgets.
 //! * Where the error rate is not given it is estimated from losses, all taken for bit errors, over about
 //!   the last ten thousand segments, and kept between 1e-10 and 1e-2; S is at least 1.
-//! * The paper counts on steps of 80 segments finding room in queues; without pacing a queue of 50
-//!   packets makes HSWA slower than SCPS-TP. Hence the pacing.
+//! * The paper counts on steps of 80 segments finding room in queues; added at once they would overflow
+//!   one of 50 packets. Hence they are spread, and the window is paced; bursts cost a tenth of the rate
+//!   there.
 //! * cwnd_lim is [`Window`]'s ceiling; the paper says that of window scaling, 2³⁰ bytes.
 
 pub use super::scps::GAMMA;
