@@ -7,7 +7,7 @@ use skyhaul_sim::rng;
 use skyhaul_sim::scenario::{Change, Direction, GilbertElliott, Jitter, JitterShape, RateBase};
 use skyhaul_sim::tcp::{AckOptions, Pacing, Recovery, SackBlocks, TcpOptions};
 use skyhaul_sim::trace::{Note, Observer};
-use skyhaul_sim::world::{Flow, Outcome, World};
+use skyhaul_sim::world::{Flow, Outcome, World, Writes};
 
 const MSS: Bytes = Bytes(1448);
 
@@ -115,6 +115,15 @@ fn the_receive_window_bounds_what_is_under_way() {
     let outcome = run(&direction(), Flow { bytes: Some(MSS * 200), acks, ..fixed(1000) }, 1, 10);
     let round = Duration::from_nanos(100_124_800);
     assert_eq!(time(&outcome), round * 9 + Rate::mbit(100).time_for(Bytes(1500 * 20)) + ms(50));
+}
+
+#[test]
+fn an_application_that_writes_block_by_block_is_followed() {
+    let writes = Some(Writes { segments: 3, every: ms(200) });
+    // Ten segments are three blocks and one of the fourth, which is written 600 ms after the first.
+    let outcome = run(&direction(), Flow { writes, bytes: Some(MSS * 10), ..fixed(1000) }, 1, 10);
+    assert_eq!(time(&outcome), ms(600) + Duration::from_micros(120) + ms(50));
+    assert_eq!((outcome.delivered, outcome.counters.sent), (MSS * 10, 10));
 }
 
 #[test]
