@@ -183,7 +183,10 @@ fn one(plan: &Plan<'_>, job: Job<'_>, files: Option<&Files<'_>>) -> (Vec<Row>, O
     let outcomes = world.outcomes();
     let row = |(index, (flow, outcome)): (usize, (FlowPlan, &Outcome))| {
         let bytes = flow.bytes.unwrap_or(outcome.delivered);
-        let limit = scenario.tcp_limit(bytes.max(Bytes(1)));
+        let time = outcome.finished.unwrap_or(now).since(outcome.start);
+        // What has no end is held against what the link carries in the time.
+        let most = flow.bytes.unwrap_or(scenario.payload_rate().bytes_in(time)).max(Bytes(1));
+        let limit = scenario.tcp_limit(most);
         let goodput = outcome.goodput(now);
         Row {
             scenario: scenario.id.clone(),
@@ -199,7 +202,7 @@ fn one(plan: &Plan<'_>, job: Job<'_>, files: Option<&Files<'_>>) -> (Vec<Row>, O
             bytes: bytes.0,
             received_bytes: outcome.delivered.0,
             complete: outcome.finished.is_some() || flow.bytes.is_none(),
-            seconds: outcome.finished.unwrap_or(now).since(outcome.start).as_secs_f64(),
+            seconds: time.as_secs_f64(),
             goodput_bit_per_s: goodput.as_f64(),
             limit_bit_per_s: limit.as_f64(),
             fraction_of_limit: (limit > Rate::ZERO).then(|| goodput.as_f64() / limit.as_f64()),
@@ -387,6 +390,17 @@ mod tests {
             assert!(line.split_whitespace().nth(1) == Some(start), "{text}");
         }
         assert!(!text.contains("best"), "{text}");
+    }
+
+    #[test]
+    fn a_flow_without_end_is_held_against_what_the_link_carries_in_its_time() {
+        let scenario = Scenario::find("p4.packet").unwrap();
+        let plan = plan(&scenario, &["newreno"], None);
+        let row = one(&plan, first(&plan), None).0.remove(0);
+        // 5 Gbit/s for 20 s and a window that has only begun to grow.
+        let share = row.fraction_of_limit.unwrap();
+        assert!(share > 0.0 && share < 0.001, "{share}");
+        assert!(row.limit_bit_per_s > 4e9, "{}", row.limit_bit_per_s);
     }
 
     #[test]
