@@ -280,11 +280,12 @@ fn random_and_congestion(effort: &Effort<'_>) -> Result<Vec<Figure>, LabError> {
 /// What the order of figures 4 and 5 hangs on.
 fn assumptions(effort: &Effort<'_>) -> Result<Vec<Figure>, LabError> {
     type Change = fn(&mut Scenario);
-    let changes: [(&str, Change); 8] = [
+    let changes: [(&str, Change); 9] = [
         ("as in figure 5", |_| ()),
         ("receive window 4 products", |link| link.tcp.receive_window = Some(Bytes(2_680_000))),
         ("receive window without bound", |link| link.tcp.receive_window = None),
         ("losses found by time (RACK)", |link| link.tcp.recovery = Recovery::Rack),
+        ("losses judged by their odds", |link| link.tcp.recovery = Recovery::Predictive),
         ("windows paced", |link| link.tcp.pacing = Pacing::Always),
         ("first threshold without bound", |link| link.tcp.initial_ssthresh = None),
         ("an ACK for every second segment", |link| link.tcp.ack_every = 2),
