@@ -242,17 +242,10 @@ fn formulas(_: &Effort<'_>) -> Result<Vec<Figure>, LabError> {
     Ok(vec![table_1, figure_3])
 }
 
-/// Who runs as packets, with which first slow-start threshold in segments; none for the controller's own.
-/// 2927 is ργ.
-const PACKETS: [(&str, Option<u64>); 7] = [
-    ("hybic", None),
-    ("hybic", Some(128)),
-    ("hybla", Some(2927)),
-    ("hybla", Some(128)),
-    ("newreno", Some(128)),
-    ("cubic", Some(128)),
-    ("cubic", Some(UNLIMITED)),
-];
+/// Who runs as packets, with which first slow-start threshold in segments. HYBIC multiplies it with ρ
+/// itself; 2927 is ργ.
+const PACKETS: [(&str, u64); 6] =
+    [("hybic", 128), ("hybla", 2927), ("hybla", 128), ("newreno", 128), ("cubic", 128), ("cubic", UNLIMITED)];
 const UNLIMITED: u64 = u64::MAX;
 
 /// The same path with packets: what becomes of the formulas.
@@ -260,10 +253,10 @@ fn packets(effort: &Effort<'_>) -> Result<Vec<Figure>, LabError> {
     let scenario = Scenario::find("p4.packet")?;
     // Without a threshold CUBIC fills the whole path: ten million packets.
     let contenders = if effort.quick { &PACKETS[..PACKETS.len() - 1] } else { &PACKETS[..] };
-    let cost = |(_, threshold): &(&str, Option<u64>)| if *threshold == Some(UNLIMITED) { 8.0 } else { 0.5 };
+    let cost = |(_, threshold): &(&str, u64)| if *threshold == UNLIMITED { 8.0 } else { 0.5 };
     let runs = run(contenders, effort, cost, |(name, threshold)| {
-        let threshold = threshold.filter(|segments| *segments != UNLIMITED).map(|segments| MSS * segments);
-        let tcp = TcpPlan { initial_ssthresh: threshold.map(Threshold::Bytes), ..scenario.tcp };
+        let limit = (*threshold != UNLIMITED).then(|| Threshold::Bytes(MSS * *threshold));
+        let tcp = TcpPlan { initial_ssthresh: limit, ..scenario.tcp };
         let scenario = Scenario { tcp, ..scenario.clone() };
         let world = play(&scenario, &[name], effort.first_seed)?;
         world.outcomes().pop().ok_or_else(|| LabError::Other("a run without a flow".to_owned()))
@@ -285,11 +278,7 @@ fn packets(effort: &Effort<'_>) -> Result<Vec<Figure>, LabError> {
     let mut lines = Vec::new();
     for ((name, threshold), outcome) in contenders.iter().zip(&runs) {
         let goodput = outcome.goodput(Time::ZERO + END).as_f64();
-        let label = match threshold {
-            None => "its own".to_owned(),
-            Some(UNLIMITED) => "unlimited".to_owned(),
-            Some(segments) => segments.to_string(),
-        };
+        let label = if *threshold == UNLIMITED { "unlimited".to_owned() } else { threshold.to_string() };
         let last = outcome.windows.last().map_or(0.0, |window| window.as_f64());
         table.row(vec![
             (*name).into(),
@@ -299,7 +288,7 @@ fn packets(effort: &Effort<'_>) -> Result<Vec<Figure>, LabError> {
             goodput.into(),
             (goodput / CAPACITY.as_f64()).into(),
         ]);
-        if *threshold != Some(UNLIMITED) {
+        if *threshold != UNLIMITED {
             let megabytes = outcome
                 .windows
                 .iter()
