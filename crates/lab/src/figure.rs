@@ -104,6 +104,8 @@ impl Spread {
         let mean = stats::mean(values).unwrap_or(0.0);
         let interval = stats::mean_interval(values);
         let (low, high) = interval.map_or((mean, mean), |interval| (interval.low, interval.high));
+        // What is never below zero has no mean below it either; two or three runs make wide intervals.
+        let low = if values.iter().all(|value| *value >= 0.0) { low.max(0.0) } else { low };
         Spread { mean, low, high, runs: values.len() }
     }
 
@@ -163,13 +165,17 @@ impl Unit {
         three_digits(self.shown(value))
     }
 
-    /// A mean and its interval: `131 (129 to 133)`; only the mean of one run.
+    /// A mean and its interval: `131 (129 to 133)`; only the mean of one run, or where all runs agree.
     pub fn spread(self, spread: &Spread) -> String {
         let mean = self.text(spread.mean);
         if spread.runs < 2 {
             return mean;
         }
-        format!("{mean} ({} to {})", self.text(spread.low), self.text(spread.high))
+        let (low, high) = (self.text(spread.low), self.text(spread.high));
+        if low == mean && high == mean {
+            return mean;
+        }
+        format!("{mean} ({low} to {high})")
     }
 }
 
@@ -367,7 +373,9 @@ mod tests {
         assert_eq!(Unit::Rate.spread(&Spread::of(&[2e6])), "2.00");
         let spread = Spread::of(&[1e6, 2e6, 3e6]);
         assert_eq!(spread.mean, 2e6);
-        assert!(Unit::Rate.spread(&spread).starts_with("2.00 (-0.48"), "{}", Unit::Rate.spread(&spread));
+        assert_eq!(Unit::Rate.spread(&spread), "2.00 (0 to 4.48)");
+        assert_eq!(Unit::Rate.spread(&Spread::of(&[2e6, 2e6])), "2.00");
+        assert!(Spread::of(&[-1.0, 2.0]).low < -1.0);
     }
 
     #[test]
