@@ -3,6 +3,7 @@
 //! `cargo xtask ci` runs everything the server runs; `make test` is the same after setting the machine up.
 
 mod ci;
+mod ns3;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -11,9 +12,12 @@ use std::process::ExitCode;
 const HELP: &str = "\
 Chores of the repository.
 
-  cargo xtask ci      format check, house rules, clippy, documentation, every test; the last line counts tests
-  cargo xtask lint    the same without the tests
-  cargo xtask tidy    the house rules only: what a compiler cannot check
+  cargo xtask ci         format check, house rules, clippy, documentation, every test; the last line counts tests
+  cargo xtask lint       the same without the tests
+  cargo xtask tidy       the house rules only: what a compiler cannot check
+  cargo xtask ns3        the simulator beside ns-3, which must be installed; some ten minutes (docs/ns3.md)
+  cargo xtask ns3 ours   the same with the kept results of ns-3; a minute, and ns-3 is not needed
+  cargo xtask ns3 show   the tables of the last such comparison
 
 Exit status: 0 all is well, 1 something was found, 2 the request could not be carried out.";
 
@@ -24,11 +28,17 @@ fn main() -> ExitCode {
         ["ci"] => ci::run(&root(), ci::Extent::Everything),
         ["lint"] => ci::run(&root(), ci::Extent::WithoutTests),
         ["tidy"] => tidy::run(&root()),
+        ["ns3"] => ns3::run(&root()),
+        ["ns3", "ours"] => ns3::run_ours(&root()),
+        ["ns3", "show"] => ns3::show(&root()),
         ["--help" | "-h" | "help"] => {
             println!("{HELP}");
             Ok(true)
         }
-        _ => Err(format!("wants one of ci, lint, tidy, has \"{}\"\n\n{HELP}", words.join(" "))),
+        _ => Err(format!(
+            "wants one of ci, lint, tidy, ns3, ns3 ours, ns3 show, has \"{}\"\n\n{HELP}",
+            words.join(" ")
+        )),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,
