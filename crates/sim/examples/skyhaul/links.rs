@@ -133,6 +133,7 @@ fn cells() -> Vec<Cell> {
         cells.push(fair(1000, 100, 1.0, window, 0.99));
         cells.push(fair(1000, 20, 1.0, window, 0.99));
     }
+    cells.push(fair(200, 50, 1.0, (25, 45), 0.99));
     cells.push(fair(150, 540, 0.5, (40, 60), 0.99));
     for other in ["cubic", "bbr"] {
         for queue in [0.25, 1.0, 4.0] {

@@ -66,6 +66,10 @@ impl Contender<'_> {
         // Coded repair of the last window: what is lost of it, four deviations more, and two.
         let lost = scenario.forward.loss.value() * (self.rate.bdp(rtt).as_f64() / self.mss.as_f64());
         let repair = if reports && tail { (lost + 4.0 * lost.sqrt() + 2.0) as u64 } else { 0 };
+        // The channel's shim probes without back-off while a path is out.
+        let default = TcpOptions::default();
+        let (initial_rto, greatest_rto) =
+            if reports { (rtt * 3, rtt * 2 + MS(200)) } else { (default.initial_rto, default.greatest_rto) };
         let acks = if reports {
             let thinning = (rtt / 64).clamp(Duration::from_micros(200), MS(10));
             AckOptions { every: 16, delay: MS(25), thinning, sacks: SackBlocks::All, ..AckOptions::default() }
@@ -74,7 +78,13 @@ impl Contender<'_> {
         };
         Flow {
             bytes,
-            tcp: TcpOptions { mss: self.mss, headers: self.headers, ..TcpOptions::default() },
+            tcp: TcpOptions {
+                mss: self.mss,
+                headers: self.headers,
+                initial_rto,
+                greatest_rto,
+                ..TcpOptions::default()
+            },
             acks,
             reports,
             repair,

@@ -30,7 +30,7 @@ const FREE_ROUNDS: u32 = 8;
 /// Rounds at the bound that trains set before it is tested.
 const BOUND_ROUNDS: u32 = 3;
 /// Growth per round when others share the link, in windows that fill it: the same addition for all of them.
-const SHARED_STEP: f64 = 0.02;
+const SHARED_STEP: f64 = 0.04;
 /// After congestion no growth for so many round trips, and none beyond what went through for this long.
 const HOLD: f64 = 3.0;
 const CAP: f64 = 5.0;

@@ -98,8 +98,20 @@ const SHARED_JUMP: f64 = 5.0;
 const SHARED_GROWTH: f64 = 10.0;
 /// In shared state a dip becomes permanent by this share.
 const SHARED_CUT: f64 = 0.85;
-/// Jitter above which trains say nothing.
-const NOISY: f64 = 0.0004;
+/// A queue is denied by trains that find so many times more free than we use, in so many rounds.
+const FREE: f64 = 1.25;
+const ODD_ROUNDS: u32 = 2;
+/// Steps of the delay below this are not looked at.
+const STEP_LEAST: f64 = 0.001;
+/// Packets after which a new round trip is known: some reports' worth.
+const KEEP_PACKETS: u32 = 16;
+/// Jitter above which trains say nothing; and as a share of a train's time, because the trains of others
+/// on the link are no noise.
+const NOISY: f64 = 0.0002;
+const NOISY_TRAINS: f64 = 0.15;
+const NOISY_SHARED: f64 = 4.0;
+/// The rate followed a growth of at least this much by this share of it: what stood there was no queue.
+const FOLLOWED: (f64, f64) = (1.04, 0.6);
 /// Longest time a start with a known rate sends without an answer.
 const UNANSWERED_MOST: f64 = 3.0;
 
@@ -139,10 +151,17 @@ pub struct Skyhaul {
     fell_at: Option<Time>,
     dips: Dips,
     steps: Steps,
+    noisy: bool,
     noise_queue: f64,
     plain: Plain,
     silent: bool,
     app_limited: bool,
+    /// Window and rate at the ends of the last two rounds.
+    before: [(f64, f64); 2],
+    /// A pace to keep, and packets until the new round trip is known.
+    keep: Option<(f64, u32)>,
+    /// Rounds in a row with a queue that trains deny.
+    odd_rounds: u32,
 }
 
 impl Skyhaul {
@@ -175,10 +194,14 @@ impl Skyhaul {
             fell_at: None,
             dips: Dips::default(),
             steps: Steps::default(),
+            noisy: false,
             noise_queue: 0.0,
             plain: Plain::default(),
             silent: false,
             app_limited: false,
+            before: [(0.0, 0.0); 2],
+            keep: None,
+            odd_rounds: 0,
         }
     }
 
@@ -211,7 +234,17 @@ impl Skyhaul {
     }
 
     fn is_noisy(&self) -> bool {
-        self.path.jitter() > NOISY
+        self.noisy
+    }
+
+    /// Once noisy, a path is so until half of it has gone.
+    fn look_for_noise(&mut self) {
+        let train = self.trains.capacity().map_or(0.0, |rate| Trains::length(rate) / rate);
+        // Others on the link make delays vary as well.
+        let shared = self.is_shared(self.now, SHARED_GROWTH) && !self.trains.are_clumped();
+        let shared = if shared { NOISY_SHARED } else { 1.0 };
+        let threshold = shared * NOISY.max(NOISY_TRAINS * train);
+        self.noisy = self.path.jitter() > if self.noisy { 0.5 * threshold } else { threshold };
     }
 
     fn is_shared(&self, now: Time, seconds: f64) -> bool {
@@ -225,18 +258,26 @@ impl Skyhaul {
             Some(Run::Outage) => {
                 self.dips.cancel();
                 self.emergency.clear();
+                self.steps.after_outage(self.path.base());
             }
             None => {}
         }
         let (round_trip, target) = (self.round_trip(), self.target());
+        let (base, pace) = (self.path.base(), self.pace());
         let queue = self.path.hear(report, received_at);
+        let fell = base.zip(self.path.base()).map_or(0.0, |(before, now)| before - now);
+        if self.phase == Phase::Cruise && fell > (0.4 * target).max(STEP_LEAST) {
+            self.keep = Some((pace, KEEP_PACKETS));
+        }
+        self.keep_pace();
+        self.look_for_noise();
         self.round.hear(report, received_at, queue);
         if !self.is_measured() || self.phase == Phase::First {
             return;
         }
         if report.train.is_none() {
             let burst = self.trains.capacity().map_or(0.0, |rate| 1.5 * Trains::length(rate) / rate);
-            let least = burst.max(0.4 * target).max(0.001);
+            let least = burst.max(0.4 * target).max(STEP_LEAST);
             let longer = self.steps.hear(report, received_at, self.path.jitter(), least, round_trip);
             if let Some(longer) = longer.filter(|_| !self.is_shared(report.now, SHARED_GROWTH)) {
                 self.lengthen(report.now, longer);
@@ -258,8 +299,20 @@ impl Skyhaul {
         }
     }
 
+    /// The path has changed its length: once the round trip is known again, the window that keeps the pace.
+    fn keep_pace(&mut self) {
+        let Some((pace, left)) = self.keep else { return };
+        self.keep = (left > 0).then(|| (pace, left.saturating_sub(1)));
+        if left == 0 {
+            self.window.set(pace * self.round_trip());
+        }
+    }
+
     /// The path is proven to be longer than was thought.
     fn lengthen(&mut self, now: Time, longer: f64) {
+        if self.available.is_some() {
+            self.keep = Some((self.pace(), KEEP_PACKETS));
+        }
         self.path.rebase(now, longer);
         self.emergency.clear();
         self.dips.cancel();
@@ -355,12 +408,18 @@ impl Skyhaul {
             }
         }
         self.app_limited = finding.app_limited;
+        let rate = finding.rate / (1.0 - self.judge.noise());
+        let window = self.window.segments();
+        let before = self.before;
+        self.before = [before[1], (window, rate)];
         if deaf {
             return;
         }
-        let rate = finding.rate / (1.0 - self.judge.noise());
         let congested = self.judge.is_congested(finding, target);
         let noisy = self.is_noisy();
+        if noisy && followed(before, rate) && !self.is_shared(finding.now, SHARED_GROWTH) {
+            self.path.learn_offset(0.9 * finding.least);
+        }
         self.noise_queue = if noisy { (finding.mean - finding.least).clamp(0.0, 0.020) } else { 0.0 };
         let view = View {
             window: self.window.segments(),
@@ -375,6 +434,10 @@ impl Skyhaul {
                 .map(|(_, rate)| rate),
             shared: self.trains.capacity().filter(|_| self.is_shared(finding.now, SHARED_GROWTH)),
         };
+        if self.phase == Phase::Cruise && view.shared.is_none() && self.is_no_queue(finding, &view) {
+            self.lengthen(finding.now, finding.least);
+            return;
+        }
         if congested {
             let window = self.cruise.after_congestion(finding, &view);
             self.window.set(window);
@@ -400,9 +463,22 @@ impl Skyhaul {
         }
     }
 
+    /// Trains find much more free than we use, and yet a queue seems to stand: it is none. On a link that
+    /// is busy, by whomever, a paced train finds what we have.
+    fn is_no_queue(&mut self, finding: &Finding, view: &View) -> bool {
+        let odd = view.available.is_some_and(|available| available > FREE * view.rate)
+            && finding.least > 0.4 * view.target
+            && finding.greatest < 2.0 * finding.least
+            && !finding.app_limited;
+        self.odd_rounds = if odd { self.odd_rounds + 1 } else { 0 };
+        odd && self.odd_rounds >= ODD_ROUNDS
+    }
+
     fn hear_verdict(&mut self, verdict: Verdict, finding: &Finding) {
         match verdict {
             Verdict::Queue | Verdict::Unclear => {}
+            // What others do in the same rounds looks like this too.
+            Verdict::NoQueue(_) if self.is_shared(finding.now, SHARED_GROWTH) => {}
             Verdict::NoQueue(queue) if self.is_noisy() => self.path.learn_offset(0.9 * queue),
             Verdict::NoQueue(queue) => self.lengthen(finding.now, queue),
         }
@@ -444,6 +520,14 @@ impl Skyhaul {
         let spent = self.started.map_or(0.0, |start| between(start, self.now)).min(UNANSWERED_MOST);
         (rate * spent.max(self.given_rtt) * 1.25).max(self.window.segments())
     }
+}
+
+/// Whether this round's rate followed the growth of the window before last; `before` has the windows at the
+/// ends of the last two rounds and the rates seen then.
+fn followed(before: [(f64, f64); 2], rate: f64) -> bool {
+    let grown = before[1].0 / before[0].0.max(1e-9);
+    let faster = rate / before[1].1.max(1e-9);
+    before[0].0 > 0.0 && grown > FOLLOWED.0 && libm::log(faster) > FOLLOWED.1 * libm::log(grown)
 }
 
 impl Controller for Skyhaul {

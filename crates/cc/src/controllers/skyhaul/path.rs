@@ -10,8 +10,12 @@ use crate::units::{Duration, Time};
 /// How long the least delay is believed: several dips long at any distance, and short enough that clocks
 /// which drift by 50 millionths part by only 1.5 ms.
 const MEMORY: Duration = Duration::from_secs(30);
-/// Weight of a new jitter sample: some hundred packets are remembered.
-const JITTER_WEIGHT: f64 = 1.0 / 128.0;
+/// Delays this far apart are compared: a queue of ours changes by a tenth of a millisecond meanwhile, and
+/// neighbours that jitter kept in order differ by nothing but their spacing.
+const JITTER_LAG: f64 = 0.002;
+/// The median is followed in steps of this share of it, from this much up.
+const JITTER_STEP: f64 = 1.0 / 16.0;
+const JITTER_LEAST: f64 = 1e-5;
 /// The feedback delay of a round is forgotten by this factor per round.
 const EXTRA_DECAY: f64 = 0.8;
 /// Feedback delay that is believed at most, in round trips.
@@ -26,7 +30,8 @@ pub(super) struct Path {
     /// Part of the delay above the base that is noise and no queue.
     offset: f64,
     queue: f64,
-    owd: Option<f64>,
+    /// When the last packet that counts for the jitter arrived, and its delay.
+    compared: Option<(Time, f64)>,
     jitter: f64,
     extra: f64,
     extra_now: f64,
@@ -40,8 +45,8 @@ impl Path {
             round_trip: WindowedMin::new(width),
             offset: 0.0,
             queue: 0.0,
-            owd: None,
-            jitter: 0.0,
+            compared: None,
+            jitter: JITTER_LEAST,
             extra: 0.0,
             extra_now: 0.0,
         }
@@ -53,10 +58,17 @@ impl Path {
         let at = position(report.now);
         self.base.update(at, owd);
         let base = self.base.get().unwrap_or(owd);
-        if let (Some(before), None) = (self.owd, report.train) {
-            self.jitter += JITTER_WEIGHT * ((owd - before).abs() - self.jitter);
+        match self.compared {
+            _ if report.train.is_some() => {}
+            Some((at, _)) if between(at, received_at) < JITTER_LAG => {}
+            before => {
+                // The median: trains of others on the link move the mean, but not half of the packets.
+                let larger = before.is_some_and(|(_, before)| (owd - before).abs() > self.jitter);
+                self.jitter *= if larger { 1.0 + JITTER_STEP } else { 1.0 - JITTER_STEP };
+                self.jitter = self.jitter.clamp(JITTER_LEAST, 1.0);
+                self.compared = Some((received_at, owd));
+            }
         }
-        self.owd = Some(owd);
         self.queue = (owd - base - self.offset).max(0.0);
         let round_trip = (between(report.sent_at, report.now) - self.queue).max(1e-6);
         self.round_trip.update(at, round_trip);
@@ -76,6 +88,11 @@ impl Path {
         self.round_trip.get()
     }
 
+    /// The least one-way delay, on two clocks.
+    pub fn base(&self) -> Option<f64> {
+        self.base.get()
+    }
+
     /// The queue that the newest packet met.
     pub fn queue(&self) -> f64 {
         self.queue
@@ -86,7 +103,7 @@ impl Path {
         self.extra.max(self.extra_now)
     }
 
-    /// Mean difference of the delays of neighbours.
+    /// Median difference of delays a few packets apart.
     pub fn jitter(&self) -> f64 {
         self.jitter
     }

@@ -32,6 +32,13 @@ pub(super) struct Steps {
 }
 
 impl Steps {
+    /// The path was out, long enough for any queue to drain: what comes next is compared with the least
+    /// delay, not with the last one.
+    pub fn after_outage(&mut self, base: Option<f64>) {
+        self.owd = base;
+        self.watch = None;
+    }
+
     /// Hears of every packet that has arrived; by how much the path has become longer, once that is clear.
     /// Steps below `least` are not looked at.
     pub fn hear(

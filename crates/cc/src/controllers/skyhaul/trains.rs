@@ -36,6 +36,9 @@ const SHARED: std::ops::Range<f64> = 1.15..2.1;
 const FELL: f64 = 2.2;
 /// A paced train speaks of the available rate if its pace was this close to C.
 const PACE_TOLERANCE: f64 = 0.1;
+/// Gaps below this share of the mean, and how many of them make a train a clump.
+const CLOSE: f64 = 0.25;
+const CLUMPED: f64 = 0.3;
 /// Trains that may be under way: more than are sent in any round trip.
 const UNDER_WAY_MOST: usize = 256;
 
@@ -69,8 +72,10 @@ struct Asked {
 }
 
 /// A train of which packets have been reported.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Coming {
+    /// Times between the arrivals of neighbours.
+    gaps: Vec<f64>,
     asked: Asked,
     index: u32,
     first: Option<Place>,
@@ -111,6 +116,7 @@ pub(super) struct Trains {
     odd: Option<f64>,
     stretched_before: bool,
     shared_at: Option<Time>,
+    clumped: bool,
 }
 
 impl Trains {
@@ -127,6 +133,7 @@ impl Trains {
             odd: None,
             stretched_before: false,
             shared_at: None,
+            clumped: false,
         }
     }
 
@@ -147,6 +154,11 @@ impl Trains {
     /// When trains last spoke of others on the link.
     pub fn shared_at(&self) -> Option<Time> {
         self.shared_at
+    }
+
+    /// Whether the newest train arrived in clumps: its times are noise.
+    pub fn are_clumped(&self) -> bool {
+        self.clumped
     }
 
     /// Packets of a train at this rate.
@@ -196,7 +208,7 @@ impl Trains {
     /// Hears of every packet; the sample of the train that ends with it or before it.
     pub fn hear(&mut self, report: &Report) -> Option<Sample> {
         let mut ended = None;
-        if self.coming.is_some_and(|coming| report.train != Some(coming.asked.number)) {
+        if self.coming.as_ref().is_some_and(|coming| report.train != Some(coming.asked.number)) {
             ended = self.coming.take();
         }
         if let Some(number) = report.train {
@@ -205,6 +217,7 @@ impl Trains {
                     self.under_way.pop_front();
                 }
                 self.coming = self.under_way.pop_front().map(|asked| Coming {
+                    gaps: Vec::new(),
                     asked,
                     index: 0,
                     first: None,
@@ -231,6 +244,10 @@ impl Trains {
     fn judge(&mut self, coming: &Coming) -> Option<Sample> {
         let (first, last) = (coming.first?, coming.last?);
         if f64::from(coming.received) < *PACKETS.start() / 2.0 {
+            return None;
+        }
+        self.clumped = coming.is_clumped();
+        if self.clumped && !self.bursts.is_empty() {
             return None;
         }
         let Some(pace) = coming.asked.pace else {
@@ -287,11 +304,22 @@ impl Coming {
         let Some(received_at) = report.received_at else { return };
         let place = Place { index, sent_at: report.sent_at, received_at };
         self.received += 1;
+        if let Some(last) = self.last.filter(|last| last.index + 1 == index) {
+            self.gaps.push(between(last.received_at, received_at));
+        }
         self.first.get_or_insert(place);
         self.last = Some(place);
         if self.middle.is_none() && index >= self.asked.packets / 2 {
             self.middle = Some(place);
         }
+    }
+
+    /// Whether many packets arrived closer together than any bottleneck lets them out, even between the
+    /// packets of others: something behind it holds them back and lets them go together.
+    fn is_clumped(&self) -> bool {
+        let mean = self.gaps.iter().sum::<f64>() / (self.gaps.len() as f64).max(1.0);
+        let close = self.gaps.iter().filter(|gap| **gap < CLOSE * mean).count();
+        close as f64 > CLUMPED * self.gaps.len() as f64
     }
 
     fn dispersion(&self) -> Option<(f64, f64, bool)> {
