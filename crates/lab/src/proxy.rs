@@ -10,7 +10,7 @@
 //! | 1 | larger first window, shorter timeout, both sides | 100 segments, 50 ms instead of 200 ms above the round trip |
 //! | 2 | other kernels on both sides: CUBIC's C and β, BBR | C = 4, β = 0.9; BBR; BBR with 4 MiB of buffer |
 //! | 3 | other kernel on the ground only | from orbit: CUBIC and an ACK for every segment; to orbit: Hybla, BBR |
-//! | 4 | end-to-end TCP in a UDP tunnel with error correction | CUBIC in `skyhaul_sim::fec`, with and without repairs |
+//! | 4 | end-to-end TCP in a UDP tunnel with error correction | CUBIC in `skyhaul_sim::fec`, with and without repairs; NewReno without |
 //! | 5 | TCP-QUIC proxy | `skyhaul_sim::tunnel` with several controllers |
 //!
 //! Differences: the paper says neither which controllers its direct TCP and its QUIC have nor how much its
@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use skyhaul_cc::controllers::Cubic;
 use skyhaul_cc::units::{Bytes, Duration, Share, Time};
 use skyhaul_cc::{registry, Controller, Setup};
-use skyhaul_sim::fec::{FecTunnel, Options, Redundancy};
+use skyhaul_sim::fec::{FecTunnel, Options, Order, Redundancy};
 use skyhaul_sim::play::setup;
 use skyhaul_sim::scenario::{Dir, Scenario, PAYLOAD_PER_PACKET};
 use skyhaul_sim::tcp::{AckOptions, TcpOptions};
@@ -63,8 +63,8 @@ const PAPERS_PROXY: &str = "bbr";
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     Tcp(Tcp),
-    /// CUBIC end to end in a tunnel of error correction.
-    Tunnel(Redundancy),
+    /// This controller end to end in a tunnel of error correction.
+    Tunnel(&'static str, Redundancy),
     /// The pair of proxies with this controller.
     Proxy(&'static str),
 }
@@ -118,10 +118,16 @@ fn contenders(up: bool) -> Vec<Contender> {
     } else {
         all.push(tcp(3, "ground kernel, every ACK", Tcp { ack_every: 1, ..Tcp::plain("cubic") }));
     }
-    let tunnel = |name, redundancy| Contender { scheme: 4, name, way: Way::Tunnel(redundancy) };
-    all.push(tunnel("FEC tunnel, no repairs", Redundancy::Off));
-    all.push(tunnel("FEC tunnel, 5 % fixed", Redundancy::Fixed(Share::new(0.05).unwrap_or(Share::ZERO))));
-    all.push(tunnel("FEC tunnel, adaptive", Redundancy::default()));
+    let tunnel = |name, controller, redundancy| Contender {
+        scheme: 4,
+        name,
+        way: Way::Tunnel(controller, redundancy),
+    };
+    let little = Redundancy::Fixed(Share::new(0.05).unwrap_or(Share::ZERO));
+    all.push(tunnel("FEC tunnel, no repairs, NewReno", "newreno", Redundancy::Off));
+    all.push(tunnel("FEC tunnel, no repairs", "cubic", Redundancy::Off));
+    all.push(tunnel("FEC tunnel, 5 % fixed", "cubic", little));
+    all.push(tunnel("FEC tunnel, adaptive", "cubic", Redundancy::default()));
     all
 }
 
@@ -176,8 +182,8 @@ impl Job {
         let gibibytes = self.bytes.as_f64() / Bytes::mib(1024).as_f64();
         match self.contender.way {
             Way::Proxy(_) => 10.0 * gibibytes,
-            Way::Tunnel(Redundancy::Adaptive(_)) => 15.0 * gibibytes,
-            Way::Tunnel(_) | Way::Tcp(_) => gibibytes,
+            Way::Tunnel(_, Redundancy::Adaptive(_)) => 15.0 * gibibytes,
+            Way::Tunnel(..) | Way::Tcp(_) => gibibytes,
         }
     }
 
@@ -195,7 +201,7 @@ impl Job {
     fn run(&self, seed: u64) -> Result<Run, LabError> {
         match self.contender.way {
             Way::Tcp(tcp) => self.tcp(tcp, None, seed),
-            Way::Tunnel(redundancy) => self.tcp(Tcp::plain("cubic"), Some(redundancy), seed),
+            Way::Tunnel(controller, redundancy) => self.tcp(Tcp::plain(controller), Some(redundancy), seed),
             Way::Proxy(controller) => self.proxy(controller, seed),
         }
     }
@@ -207,6 +213,11 @@ impl Job {
             options.mss = FecTunnel::mss(&options);
             let mut settings = Options::default();
             settings.encoder.redundancy = redundancy;
+            // A full block's time: closed sooner, blocks of a slow link are short and their repairs many.
+            let rate = self.scenario.direction(self.scenario.data()).rate;
+            let block = rate.time_for(Bytes(FULL_PACKET * settings.encoder.block as u64));
+            settings.encoder.time_limit = settings.encoder.time_limit.max(block);
+            settings.decoder.order = Order::Hold(settings.encoder.time_limit + Duration::from_millis(50));
             world.carry(Box::new(FecTunnel::new(settings)));
         }
         let setup = Setup {
@@ -460,12 +471,15 @@ fn proxy(runs: &Runs, effort: &Effort<'_>) -> Result<Figure, LabError> {
     figure.tables.push(table);
     figure.notes.push(
         "The goodput is that of the whole file, its start included; the paper's figures are rates on the link while \
-         a file is under way. The channel is up before the file begins, as it is when a proxy runs."
+         a file is under way. The channel is up before the file begins, as it is when a proxy runs. The limit counts \
+         1433 bytes of a file per packet; the channel's shortest headers leave room for a few more."
             .to_owned(),
     );
     Ok(figure)
 }
 
+/// IP bytes of a packet of the tunnel.
+const FULL_PACKET: u64 = 1500;
 /// Slow ways are stopped after so many times the least possible time.
 const STOPPED_AFTER: u32 = 4;
 /// The part of the least possible time in which the link is watched.

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use bytes::Bytes as Data;
 use skyhaul_cc::units::{Bytes, Time};
 use skyhaul_pep::fec::{DecoderStats, EncoderStats, End, ROOM};
-pub use skyhaul_pep::fec::{Options, Redundancy};
+pub use skyhaul_pep::fec::{Options, Order, Redundancy};
 
 use crate::carrier::{Carrier, Links, Packet};
 use crate::clock::Events;
