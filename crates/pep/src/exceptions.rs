@@ -6,7 +6,7 @@
 //! | no window scaling   | offered and not answered, or answered and never a window above 65 535 bytes while full ones are in use |
 //! | SACK stripped       | offered and not answered, or answered and ACKs that repeat themselves tell no block |
 //! | timestamps removed  | offered and not answered, or answered and missing later                            |
-//! | stretched ACKs      | an ACK covers eight packets or more on average; RFC 5681 §4.2 has two               |
+//! | stretched ACKs      | an ACK without a gap covers eight packets or more; RFC 5681 §4.2 has two            |
 //! | held by inspection  | round trips make a sawtooth: packets wait and are let go at once                    |
 //!
 //! What to do about each is said by [`Fault::remedy`].
@@ -94,6 +94,8 @@ pub struct ExceptionHandler {
     offered: Options,
     answered: Options,
     acks: u64,
+    /// ACKs while nothing is missing, and the packets they cover: a gap is answered packet by packet.
+    plain: u64,
     packets: u64,
     repeats: u64,
     blocks: u64,
@@ -105,6 +107,8 @@ pub struct ExceptionHandler {
 
 /// ACKs before anything is said of them.
 const ENOUGH: u64 = 64;
+/// ACKs without a gap before their stretch is judged: stretched ones are few.
+const FEW: u64 = 16;
 /// Repeated ACKs without a block before SACK is missed: reordering alone makes fewer.
 const REPEATS: u64 = 8;
 /// Packets per ACK from which ACKs are stretched.
@@ -121,6 +125,7 @@ impl ExceptionHandler {
             offered,
             answered,
             acks: 0,
+            plain: 0,
             packets: 0,
             repeats: 0,
             blocks: 0,
@@ -134,7 +139,10 @@ impl ExceptionHandler {
     /// An acknowledgment came.
     pub fn on_ack(&mut self, seen: &Seen) {
         self.acks += 1;
-        self.packets += seen.packets;
+        if !seen.blocks && !seen.repeats {
+            self.plain += 1;
+            self.packets += seen.packets;
+        }
         self.repeats += u64::from(seen.repeats);
         self.blocks += u64::from(seen.blocks);
         self.without_timestamp += u64::from(!seen.timestamp);
@@ -166,7 +174,7 @@ impl ExceptionHandler {
                 Fault::TimestampsRemoved,
                 self.offered.timestamps && (!timestamps || self.without_timestamp >= REPEATS),
             ),
-            (Fault::StretchedAcks, enough && self.packets >= STRETCHED * self.acks),
+            (Fault::StretchedAcks, self.plain >= FEW && self.packets >= STRETCHED * self.plain),
             (Fault::HeldByInspection, self.held.is_some()),
         ];
         checks.into_iter().filter(|(_, found)| *found).map(|(fault, _)| fault).collect()

@@ -1,6 +1,7 @@
 //! Paper 000: BoostTCP. Figures 5 to 9 are single transfers over loss and delay, figures 10 to 15 flows that
 //! share a link.
 
+mod modules;
 mod predictor;
 mod sharing;
 mod throughput;
@@ -19,7 +20,7 @@ pub const PAPER: Paper = Paper {
         Maker { figures: &["9"], make: throughput::against_delay },
         Maker { figures: &["10", "11", "12"], make: sharing::fairness },
         Maker { figures: &["13", "14", "15"], make: sharing::preemption },
-        Maker { figures: &["modules"], make: predictor::modules },
+        Maker { figures: &["modules"], make: modules::modules },
         Maker { figures: &["field"], make: throughput::field },
     ],
 };
