@@ -27,7 +27,7 @@ type Plot<'a, 'b> = ChartContext<'b, SVGBackend<'a>, Cartesian2d<RangedCoordf64,
 type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
 type Pixel = (i32, i32);
 
-/// Draws a chart as an SVG document of 760 pixels in width.
+/// Draws a chart as an SVG document of 760 pixels in width, more if the names of many categories need it.
 ///
 /// Points that are no numbers, or not above zero on a logarithmic axis, are left out and break their line.
 /// A chart without any point says so.
@@ -35,7 +35,12 @@ pub fn svg(chart: &Chart) -> String {
     let bars = chart.series.iter().filter(|series| series.style == Style::Bars).count();
     let needs = Needs { zero: bars > 0, room: 0.06, ticks: 6 };
     let y = Span::new(&chart.y.scale, values(chart, |p| p.y), ends(chart), needs);
-    let room = if bars > 0 { 0.5 / most_points(chart) as f64 } else { 0.02 };
+    let marked = chart.series.iter().any(has_markers);
+    let room = match (bars > 0, marked) {
+        (true, _) => 0.5 / most_points(chart) as f64,
+        (false, true) => 0.035,
+        (false, false) => 0.02,
+    };
     let needs = Needs { zero: false, room, ticks: 8 };
     let x = Span::new(&chart.x.scale, values(chart, |p| p.x), std::iter::empty(), needs);
     let layout = Layout::of(chart, &x, &y);
@@ -117,6 +122,11 @@ fn draw(chart: &Chart, x: &Span, y: &Span, layout: &Layout, text: &mut String) -
     }
     for (number, (series, look)) in bars.iter().enumerate() {
         canvas.bars(series, look, number, bars.len())?;
+    }
+    if bars.iter().all(|(series, _)| canvas.values_fit(series, bars.len())) {
+        for (number, (series, _)) in bars.iter().enumerate() {
+            canvas.bar_values(series, number, bars.len())?;
+        }
     }
     for (series, look) in each().filter(|(series, _)| series.style == Style::Line) {
         canvas.line(series, look)?;
@@ -257,7 +267,7 @@ impl Canvas<'_, '_, '_> {
             return path(self.root, &[self.pixel(self.x.low, y), self.pixel(self.x.high, y)], style, true);
         }
         let mut stretches = self.stretches(series);
-        if matches!(self.x.ticks.first(), Some((place, _)) if *place - self.x.low == 0.5) {
+        if self.has_categories() {
             // Of categories: as far as their bars go.
             let half = self.pixel(0.5, self.y.low).0 - self.pixel(0.0, self.y.low).0;
             for stretch in &mut stretches {
@@ -308,27 +318,40 @@ impl Canvas<'_, '_, '_> {
         Ok(())
     }
 
-    /// Bars beside those of the other series, their values on top where there is room.
+    /// Bars beside those of the other series.
     fn bars(&self, series: &Series, look: &Look, number: usize, of: usize) -> Drawn {
         let (width, offset) = self.bar(series, number, of);
         for point in &series.points {
-            let (Some(x), Some(y)) = (self.x.place(point.x), self.y.place(point.y)) else { continue };
-            let (foot, top) = (self.pixel(x, self.y.floor()), self.pixel(x, y));
+            let (Some(x), Some(top)) = (self.x.place(point.x), self.place(point)) else { continue };
+            let foot = self.pixel(x, self.y.floor());
             let left = (f64::from(top.0) + offset - width / 2.0 + f64::from(SCALE)).round() as i32;
             let right = (f64::from(top.0) + offset + width / 2.0 - f64::from(SCALE)).round() as i32;
             let corners = [(left, top.1.min(foot.1)), (right.max(left + SCALE), top.1.max(foot.1))];
             self.root.draw(&Rectangle::new(corners, look.colour.filled()))?;
-            let middle = (left + right) / 2;
-            let mut above = top.1;
             if let Some((high, low)) = self.interval(point) {
+                let middle = (left + right) / 2;
                 self.whisker(((middle, high.1), (middle, low.1)), INK)?;
-                above = above.min(high.1);
             }
-            let label = crate::figure::three_digits(point.y);
-            if layout::width(&label, SMALL - 1) <= width as i32 + px(6) {
-                let style = words(SMALL - 1, FAINT_INK, HPos::Center, VPos::Bottom);
-                self.root.draw(&Text::new(label, (middle, above - px(3)), style))?;
-            }
+        }
+        Ok(())
+    }
+
+    /// Whether every bar of a series is wide enough for its value.
+    fn values_fit(&self, series: &Series, of: usize) -> bool {
+        let (width, _) = self.bar(series, 0, of);
+        let mut values = series.points.iter().map(|point| crate::figure::three_digits(point.y));
+        values.all(|value| layout::width(&value, SMALL - 1) <= width as i32 + px(2))
+    }
+
+    /// The value of each bar above it and its whisker.
+    fn bar_values(&self, series: &Series, number: usize, of: usize) -> Drawn {
+        let (_, offset) = self.bar(series, number, of);
+        for point in &series.points {
+            let Some(top) = self.place(point) else { continue };
+            let above = self.interval(point).map_or(top.1, |(high, _)| high.1.min(top.1));
+            let at = (top.0 + offset.round() as i32, above - px(3));
+            let style = words(SMALL - 1, FAINT_INK, HPos::Center, VPos::Bottom);
+            self.root.draw(&Text::new(crate::figure::three_digits(point.y), at, style))?;
         }
         Ok(())
     }
@@ -339,7 +362,12 @@ impl Canvas<'_, '_, '_> {
         (width, (number as f64 - (of as f64 - 1.0) / 2.0) * width)
     }
 
-    /// Pixels between neighbouring points of a series.
+    /// Only an axis of names begins half a step before its first tick.
+    fn has_categories(&self) -> bool {
+        matches!(self.x.ticks.first(), Some((place, _)) if *place - self.x.low == 0.5)
+    }
+
+    /// Pixels between neighbouring points of a series, or between categories.
     fn gap(&self, series: &Series) -> f64 {
         let across: Vec<i32> =
             series.points.iter().filter_map(|point| self.place(point)).map(|p| p.0).collect();
@@ -347,7 +375,7 @@ impl Canvas<'_, '_, '_> {
         let all = f64::from(pixels.end - pixels.start);
         let categories = all / (self.x.high - self.x.low);
         let least = across.windows(2).map(|pair| f64::from((pair[1] - pair[0]).abs())).fold(all, f64::min);
-        if across.len() > 1 {
+        if across.len() > 1 && !self.has_categories() {
             least
         } else {
             categories.min(all / 2.0)

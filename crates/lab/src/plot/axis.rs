@@ -97,7 +97,12 @@ fn around(log: bool, (low, high): (f64, f64), ends: (f64, f64), needs: Needs) ->
         (false, true) => 0.5,
         (false, false) => low.abs().max(1.0),
     };
-    let beyond = length * if from_zero { BEYOND } else { 1.0 };
+    let beyond = length
+        * match (log, from_zero) {
+            (true, _) => BEYOND_LOG,
+            (false, true) => BEYOND,
+            (false, false) => 1.0,
+        };
     let (first, last) = (ends.0.clamp(low - beyond, low), ends.1.clamp(high, high + beyond));
     let room = if log { length.max(0.5) } else { length } * needs.room;
     let first = if from_zero { 0.0 } else { first - room };
@@ -134,12 +139,17 @@ fn even(low: f64, high: f64, wanted: usize) -> Vec<(f64, String)> {
 fn decades(low: f64, high: f64, wanted: usize) -> Vec<(f64, String)> {
     let length = high - low;
     let every = (length / wanted.max(1) as f64).ceil().max(1.0) as i32;
-    let times: &[f64] = if length < 2.5 { &[1.0, 2.0, 5.0] } else { &[1.0] };
-    let powers = (low.floor() as i32..=high.ceil() as i32).filter(|power| power % every == 0);
-    let values: Vec<f64> = powers
-        .flat_map(|power| times.iter().map(move |times| times * 10f64.powi(power)))
-        .filter(|value| (low..=high).contains(&value.log10()))
-        .collect();
+    let at = |times: &[f64]| -> Vec<f64> {
+        let powers = (low.floor() as i32..=high.ceil() as i32).filter(|power| power % every == 0);
+        powers
+            .flat_map(|power| times.iter().map(move |times| times * 10f64.powi(power)))
+            .filter(|value| (low..=high).contains(&value.log10()))
+            .collect()
+    };
+    let mut values = if length < 2.5 { Vec::new() } else { at(&[1.0]) };
+    if values.len() < 3 {
+        values = at(&[1.0, 2.0, 5.0]);
+    }
     if values.len() < 3 {
         // Less than a decade: even steps of the value, shown at their logarithms.
         let values = even(10f64.powf(low), 10f64.powf(high), wanted).into_iter();
@@ -170,6 +180,8 @@ fn exponent(value: f64) -> String {
 const FROM_ZERO: f64 = 0.7;
 /// How far an interval may stretch an axis that begins at zero, as a share of what the values take.
 const BEYOND: f64 = 0.3;
+/// The same of a logarithmic axis, on which an end near zero would lie decades away.
+const BEYOND_LOG: f64 = 0.1;
 /// From here on labels have an exponent.
 const GREAT: f64 = 1e6;
 /// Longer fractions have an exponent as well.
@@ -209,6 +221,8 @@ mod tests {
         assert_eq!(labels(&span_of(&[3.0, 40.0])), ["5", "10", "20"]);
         assert_eq!(labels(&span_of(&[1.0, 100.0])), ["1", "2", "5", "10", "20", "50", "100"]);
         assert!(labels(&span_of(&[20.0, 30.0])).len() >= 3);
+        // Two and a half decades with two powers of ten among them.
+        assert!(labels(&span_of(&[15.0, 6_700.0])).starts_with(&["20", "50", "100"]));
         assert!(labels(&span_of(&[1e-12, 1e12])).len() <= 9);
     }
 
@@ -239,5 +253,8 @@ mod tests {
         assert!(span.low > 25.0 && span.high < 65.0, "{span:?}");
         let span = Span::new(&Scale::Linear, [4.0, 50.0].into_iter(), ends.into_iter(), NEEDS);
         assert!(span.low == 0.0 && span.high < 70.0, "{span:?}");
+        let ends = [1e-4, 900.0];
+        let span = Span::new(&Scale::Log, [1.0, 100.0].into_iter(), ends.into_iter(), NEEDS);
+        assert!(span.low > -0.5 && span.high < 2.5, "{span:?}");
     }
 }

@@ -8,8 +8,10 @@ use crate::figure::{Chart, Scale};
 
 /// Pixels of the drawing for one on the screen.
 pub(super) const SCALE: i32 = 4;
-/// On the screen.
+/// On the screen, unless the names of categories need more.
 const WIDTH: i32 = 760;
+/// On the screen at most.
+const WIDEST: i32 = 1040;
 /// Height of the plot itself, on the screen.
 const PLOT: i32 = 290;
 /// Size of the words, on the screen.
@@ -53,17 +55,18 @@ pub(super) struct Entry {
 
 impl Layout {
     pub fn of(chart: &Chart, x: &Span, y: &Span) -> Layout {
-        let room = px(WIDTH - 24);
-        let title = wrapped(&chart.title, 16, room);
-        let y_label = wrapped(&chart.y.label, 13, room);
-        let top = px(10 + 20 * lines(&title) + 17 * lines(&y_label) + 12);
         let widest = y.ticks.iter().map(|(_, label)| width(label, SMALL)).max().unwrap_or(0);
         let left = px(12) + widest.max(px(16)) + px(9);
         let right = px(26);
+        let whole = whole_width(chart, left + right);
+        let room = whole - px(24);
+        let title = wrapped(&chart.title, 16, room);
+        let y_label = wrapped(&chart.y.label, 13, room);
+        let top = px(10 + 20 * lines(&title) + 17 * lines(&y_label) + 12);
         let places = (x.high - x.low).max(f64::MIN_POSITIVE);
         let each = match chart.x.scale {
-            Scale::Categories(_) => (f64::from(px(WIDTH) - left - right) / places) as i32 - px(6),
-            Scale::Linear | Scale::Log => px(WIDTH),
+            Scale::Categories(_) => (f64::from(whole - left - right) / places) as i32 - px(6),
+            Scale::Linear | Scale::Log => whole,
         };
         let x_ticks: Vec<Vec<String>> =
             x.ticks.iter().map(|(_, label)| wrapped(label, SMALL, each)).collect();
@@ -74,20 +77,16 @@ impl Layout {
         let (legend, legend_height) = legend(chart, plot_end + x_label + below + px(6), room);
         let bottom = x_label + below + px(6) + legend_height + px(8);
         let height = plot_end + bottom;
-        Layout {
-            width: px(WIDTH),
-            height,
-            left,
-            right,
-            top,
-            bottom,
-            title,
-            y_label,
-            x_ticks,
-            x_label,
-            legend,
-        }
+        Layout { width: whole, height, left, right, top, bottom, title, y_label, x_ticks, x_label, legend }
     }
+}
+
+/// Enough for the longest word below each category, within bounds.
+fn whole_width(chart: &Chart, margins: i32) -> i32 {
+    let Scale::Categories(names) = &chart.x.scale else { return px(WIDTH) };
+    let words = names.iter().flat_map(|name| name.split_whitespace());
+    let longest = words.map(|word| width(word, SMALL)).max().unwrap_or(0) + px(8);
+    (longest.saturating_mul(lines(names)).saturating_add(margins)).clamp(px(WIDTH), px(WIDEST))
 }
 
 /// Names in rows; a chart of one series needs none.

@@ -83,13 +83,16 @@ pub(super) fn looks(series: &[Series]) -> Vec<Look> {
     let mut places: Vec<Option<usize>> = vec![None; series.len()];
     let (lines, markers): (Vec<usize>, Vec<usize>) =
         (0..series.len()).filter(|&i| series[i].style != Style::Limit).partition(|&i| drawn(&series[i]));
+    // Several flows of one controller are numbered by colour, alike in every chart.
+    let alone = |name: &str| {
+        name == subject(name)
+            || lines.iter().filter(|&&j| subject(&series[j].name) == subject(name)).count() == 1
+    };
+    for &i in lines.iter().filter(|&&i| alone(&series[i].name)) {
+        places[i] = usual(subject(&series[i].name)).filter(|place| taken.insert(*place));
+    }
     for &i in &lines {
-        // Several flows of one controller are numbered by colour, alike in every chart.
-        let alone =
-            lines.iter().filter(|&&j| subject(&series[j].name) == subject(&series[i].name)).count() == 1;
-        let usual = usual(subject(&series[i].name)).filter(|place| alone && !taken.contains(place));
-        places[i] = Some(usual.unwrap_or_else(|| unused(&mut taken)));
-        taken.extend(places[i]);
+        places[i] = places[i].or_else(|| Some(unused(&mut taken)));
     }
     for &i in &markers {
         let owner = lines.iter().find(|&&line| subject(&series[line].name) == subject(&series[i].name));
@@ -166,6 +169,16 @@ mod tests {
             of(&names.iter().map(|name| (name.as_str(), Style::Line)).collect::<Vec<_>>())
         };
         assert_eq!(of_three("bbr"), of_three("cubic"));
+    }
+
+    #[test]
+    fn a_variant_leaves_the_usual_colours_to_the_others() {
+        let looks =
+            of(&[("hybla, RTT0 75 ms", Style::Line), ("hybla", Style::Line), ("enhanced", Style::Line)]);
+        assert_eq!(
+            (looks[1], looks[2]),
+            (of(&[("hybla", Style::Line)])[0], of(&[("enhanced", Style::Line)])[0])
+        );
     }
 
     #[test]
