@@ -73,7 +73,8 @@ fn cell(rtt: u64, loss: f64) {
     let what = format!("{rtt} ms, loss {loss}: boost {boost:.1} Mbit/s");
     check(&format!("{what}, over bbr"), boost / bbr, 1.0..=1.4);
     check(&format!("{what}, over doubling"), boost / doubling(rtt).max(1.0), 0.93..=1e3);
-    if loss >= 5e-4 {
+    // At shorter delays NewReno has more than a tenth of the link.
+    if loss >= 5e-4 && rtt >= 20 {
         check(&format!("{what}, over newreno"), boost / newreno, 10.0..=1000.0);
     }
 }
