@@ -395,7 +395,7 @@ fn has_markers(series: &Series) -> bool {
 fn marker(root: &Area<'_>, at: Pixel, look: &Look) -> Drawn {
     let size = if look.hollow { px(5) } else { px(4) };
     let corners = |corners: &[(i32, i32)]| {
-        corners.iter().map(|(x, y)| (at.0 + x * size / 8, at.1 + y * size / 8)).collect::<Vec<Pixel>>()
+        corners.iter().map(|(x, y)| (at.0 + x * size / 10, at.1 + y * size / 10)).collect::<Vec<Pixel>>()
     };
     let shape = match look.marker {
         Marker::Circle => {
@@ -403,10 +403,10 @@ fn marker(root: &Area<'_>, at: Pixel, look: &Look) -> Drawn {
             root.draw(&Circle::new(at, size, inside))?;
             return root.draw(&Circle::new(at, size, stroke(look.colour, THIN + 1)));
         }
-        Marker::Square => corners(&[(-7, -7), (7, -7), (7, 7), (-7, 7)]),
-        Marker::Triangle => corners(&[(0, -10), (9, 6), (-9, 6)]),
-        Marker::Diamond => corners(&[(0, -10), (10, 0), (0, 10), (-10, 0)]),
-        Marker::Wedge => corners(&[(0, 10), (9, -6), (-9, -6)]),
+        Marker::Square => corners(&[(-9, -9), (9, -9), (9, 9), (-9, 9)]),
+        Marker::Triangle => corners(&[(0, -12), (11, 8), (-11, 8)]),
+        Marker::Diamond => corners(&[(0, -12), (12, 0), (0, 12), (-12, 0)]),
+        Marker::Wedge => corners(&[(0, 12), (11, -8), (-11, -8)]),
     };
     let inside = if look.hollow { WHITE.filled() } else { look.colour.filled() };
     root.draw(&Polygon::new(shape.clone(), inside))?;
