@@ -80,6 +80,11 @@ impl Effort<'_> {
         Effort { seeds: 2, quick: true, ..Effort::full() }
     }
 
+    /// The same with a single seed if it is only a look: for runs that cost much and vary little.
+    pub fn once_if_quick(&self) -> Self {
+        Effort { seeds: if self.quick { 1 } else { self.seeds }, ..*self }
+    }
+
     /// The seeds to run.
     pub fn each_seed(&self) -> impl Iterator<Item = u64> + Clone {
         let first = self.first_seed;

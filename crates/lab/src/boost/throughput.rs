@@ -18,6 +18,7 @@ const PAPERS: usize = 4;
 /// Figures 5 to 8: mean throughput against loss at 20, 30, 50 and 80 ms.
 pub fn against_loss(effort: &Effort<'_>) -> Result<Vec<Figure>, LabError> {
     let scenario = Scenario::find("p0.throughput-vs-loss")?;
+    let effort = &effort.once_if_quick();
     let (cells, contenders) = chosen(&scenario, effort, |i, _| i % 2 == 0);
     let grid = Grid::run(&cells, contenders, effort, cost)?;
     let mut delays: Vec<Duration> = cells.iter().map(|cell| cell.rtt).collect();
@@ -103,6 +104,7 @@ pub fn against_loss(effort: &Effort<'_>) -> Result<Vec<Figure>, LabError> {
 /// Figure 9: mean throughput against delay at 0.05 % loss.
 pub fn against_delay(effort: &Effort<'_>) -> Result<Vec<Figure>, LabError> {
     let scenario = Scenario::find("p0.throughput-vs-delay")?;
+    let effort = &effort.once_if_quick();
     let (cells, contenders) = chosen(&scenario, effort, |i, count| i % 3 == 0 || i + 1 == count);
     let grid = Grid::run(&cells, contenders, effort, cost)?;
     let title = "Mean throughput against delay at 0.05 % loss";
@@ -234,7 +236,7 @@ fn plain(percent: f64) -> String {
 }
 
 fn quick_note() -> String {
-    "With --quick only some delays and losses, and only the paper's four controllers.".to_owned()
+    "With --quick only some delays and losses, one seed, and only the paper's four controllers.".to_owned()
 }
 
 /// Short delays, where the paper sees boost and bbr nearly equal.
