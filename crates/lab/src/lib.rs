@@ -73,27 +73,24 @@ impl Paper {
         compare::read(self.name, self.values)
     }
 
-    /// Makes its figures, or only the one of id `only`.
+    /// Makes its figures, or only those whose ids stand in `only`, separated by commas.
     ///
     /// # Errors
     /// When there is no such figure, a run fails, or a figure answers a value that was never published.
     pub fn make(&self, only: Option<&str>, effort: &Effort<'_>) -> Result<Vec<Figure>, LabError> {
-        if let Some(id) = only {
-            if !self.figures().any(|known| known == id) {
-                return Err(LabError::NoFigure {
-                    paper: self.name,
-                    asked: id.to_owned(),
-                    known: self.figures().collect::<Vec<_>>().join(", "),
-                });
-            }
+        let asked: Vec<&str> = only.map_or(Vec::new(), |ids| ids.split(',').map(str::trim).collect());
+        if let Some(id) = asked.iter().find(|id| !self.figures().any(|known| known == **id)) {
+            return Err(LabError::NoFigure {
+                paper: self.name,
+                asked: (*id).to_owned(),
+                known: self.figures().collect::<Vec<_>>().join(", "),
+            });
         }
+        let wanted = |id: &str| asked.is_empty() || asked.contains(&id);
         let known = self.published()?;
         let mut figures = Vec::new();
-        for maker in self.makers {
-            if only.is_none_or(|id| maker.figures.contains(&id)) {
-                let made = (maker.make)(effort)?;
-                figures.extend(made.into_iter().filter(|figure| only.is_none_or(|id| figure.id == id)));
-            }
+        for maker in self.makers.iter().filter(|maker| maker.figures.iter().any(|id| wanted(id))) {
+            figures.extend((maker.make)(effort)?.into_iter().filter(|figure| wanted(figure.id)));
         }
         for answer in figures.iter().flat_map(|figure| &figure.answers) {
             if !known.iter().any(|published| published.id == answer.row) {

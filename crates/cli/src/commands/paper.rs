@@ -26,8 +26,8 @@ pub struct Args {
     /// Which paper.
     #[arg(value_parser = names())]
     paper: String,
-    /// Only this figure or table, by its number or name.
-    #[arg(long, value_name = "N")]
+    /// Only these figures or tables, by their numbers or names, separated by commas.
+    #[arg(long, value_name = "LIST")]
     figure: Option<String>,
     #[command(flatten)]
     pub effort: EffortArgs,
