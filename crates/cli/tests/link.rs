@@ -149,8 +149,12 @@ fn needs_namespaces_a_signal_reaches_the_command_and_the_report_still_comes() {
     }
     for (signal, code) in [(Signal::SIGINT, 5), (Signal::SIGTERM, 6)] {
         let script = "trap 'exit 5' INT; trap 'exit 6' TERM; echo ready; while :; do sleep 0.01; done";
-        let mut child = skyhaul()
+        // A test run in the background of a shell inherits an ignored SIGINT, which no trap can catch.
+        let mut child = Command::new("env")
+            .args(["--default-signal=INT,TERM", env!("CARGO_BIN_EXE_skyhaul"), "link"])
             .args(["lan.gigabit-20", "--", "sh", "-c", script])
+            .env("SKYHAUL_LOG", "warn")
+            .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
