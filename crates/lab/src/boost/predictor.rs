@@ -65,7 +65,7 @@ const QUEUE: Bytes = Bytes(1_000_000_000);
 /// With fewer transmissions in a tenth, its share of lost ones is known to 3 points at best.
 const ENOUGH: u64 = 250;
 
-/// The figure of the modules: so far of the one that judges losses.
+/// The tables and the chart of the part that judges losses; the other modules add theirs.
 ///
 /// # Errors
 /// When a run fails.
