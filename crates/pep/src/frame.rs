@@ -9,7 +9,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Version of the meaning of these bytes; carried in [`Control::Hello`].
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 /// Longest [`Open`] header: a name of 255 bytes, an address, and room to grow.
 pub const OPEN_MAX: usize = 512;
 
@@ -109,6 +109,14 @@ impl Verdict {
     }
 }
 
+/// Bits of [`Control::Hello`]: what an end understands. An end does what both of them understand.
+pub mod feature {
+    /// Datagrams with a header of [`crate::shim`]; reports about them are wanted.
+    pub const SHIM: u64 = 1;
+    /// Coded repair of streams and bursts.
+    pub const REPAIR: u64 = 2;
+}
+
 /// A frame of the control stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control {
@@ -120,6 +128,9 @@ pub enum Control {
         floor: u64,
         /// Bytes that all flows together may have waiting there, floors not counted.
         pool: u64,
+        /// What the sender of this frame understands beyond the version's minimum: the bits of
+        /// [`feature`]. Unknown bits mean nothing.
+        features: u64,
     },
     /// So much of a flow's TCP data has left the far end's memory.
     Consumed {
@@ -283,11 +294,14 @@ impl Control {
     /// Appends the frame.
     pub fn encode(self, out: &mut Vec<u8>) {
         match self {
-            Control::Hello { version, floor, pool } => {
+            Control::Hello { version, floor, pool, features } => {
                 out.push(HELLO);
                 put_varint(out, version);
                 put_varint(out, floor);
                 put_varint(out, pool);
+                if version > 1 {
+                    put_varint(out, features);
+                }
             }
             Control::Consumed { stream, total } => {
                 out.push(CONSUMED);
@@ -314,7 +328,10 @@ impl Control {
     fn read(reader: &mut Reader<'_>) -> Result<Option<Control>, Short> {
         Ok(Some(match reader.byte()? {
             HELLO => {
-                Control::Hello { version: reader.varint()?, floor: reader.varint()?, pool: reader.varint()? }
+                let (version, floor, pool) = (reader.varint()?, reader.varint()?, reader.varint()?);
+                // Version 1 had none; whoever speaks it shall be told so and not waited for.
+                let features = if version > 1 { reader.varint()? } else { 0 };
+                Control::Hello { version, floor, pool, features }
             }
             CONSUMED => Control::Consumed { stream: reader.varint()?, total: reader.varint()? },
             _ => return Ok(None),

@@ -3,7 +3,7 @@
 
 mod flow;
 
-use crate::channel::{Channel, ChannelStats, Feed};
+use crate::channel::{message, Channel, ChannelStats, Feed, RepairHints};
 use crate::credit::Pool;
 use crate::frame::{Control, Open, Refusal, Verdict, VERSION};
 use crate::reassembly::Reassembly;
@@ -164,11 +164,22 @@ impl Session {
         let _ = self.channel.conn().send_stream(id).set_priority(CONTROL_PRIORITY);
         self.flows.control_id = Some(id);
         let Memory { floor, pool } = self.memory;
-        Control::Hello { version: VERSION, floor, pool }.encode(&mut self.flows.control_out);
+        let features = self.channel.features();
+        Control::Hello { version: VERSION, floor, pool, features }.encode(&mut self.flows.control_out);
     }
 
     pub(crate) fn handle_event(&mut self, now: Time, event: ConnectionEvent) {
         self.channel.handle_event(now, event);
+    }
+
+    /// Messages have come.
+    pub(crate) fn handle_messages(&mut self, now: Time) {
+        while let Some(message) = self.channel.conn().datagrams().recv() {
+            // Other kinds are of later versions.
+            if let Some((&message::REPORT, report)) = message.split_first() {
+                self.channel.hear_report(now, report);
+            }
+        }
     }
 
     /// A stream event of the connection.
@@ -306,8 +317,9 @@ impl Session {
                 self.violate(code::VERSION, "another protocol version");
                 return false;
             }
-            (Control::Hello { floor, pool, .. }, none @ None) => {
+            (Control::Hello { floor, pool, features, .. }, none @ None) => {
                 *none = Some(Pool::new(floor, pool));
+                self.channel.agree(features);
                 self.events.push_front(SessionEvent::Ready);
             }
             (Control::Consumed { stream, total }, Some(pool)) => {
@@ -559,5 +571,9 @@ impl Feed for Flows {
             }
         }
         0
+    }
+
+    fn repair(&mut self, _: Time, _: usize, _: RepairHints) -> Option<Bytes> {
+        None
     }
 }

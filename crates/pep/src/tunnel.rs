@@ -146,6 +146,8 @@ impl Tunnel {
         endpoint_config
             .cid_generator(move || Box::new(HashedConnectionIdGenerator::from_key(cid_key)))
             .rng_seed(config.seed)
+            // The bit tells QUIC from datagrams of the shim (RFC 9287 would make it vary).
+            .grease_quic_bit(false)
             .max_udp_payload_size(datagram_size(config.tuning.mtu, false))
             .map_err(|error| setup_error("mtu")(&error))?;
         let server_tls = if listen {
@@ -348,6 +350,7 @@ impl Tunnel {
                     self.down(peer, reason);
                 }
                 QuicEvent::Stream(event) => entry.session.handle_stream(event),
+                QuicEvent::DatagramReceived => entry.session.handle_messages(now),
                 _ => {}
             }
         }

@@ -16,7 +16,7 @@ use crate::carrier::{Carrier, Links, Packet};
 use crate::clock::Events;
 use crate::link::{Cause, Fate, Link};
 use crate::scenario::{Dir, Scenario};
-use crate::tcp::reports::Arrival;
+use crate::tcp::Arrival;
 use crate::tcp::{AckOptions, AckPacket, Receiver, Sender, SenderCounters, TcpOptions, Truth};
 use crate::trace::{Note, Observer};
 

@@ -4,10 +4,11 @@
 mod adapter;
 mod pacer;
 
+use crate::frame::feature;
 use adapter::{Gate, GateFactory, Heard, Host};
 use pacer::Pacer;
 use quinn_proto::{Connection, ConnectionEvent, FrameStats, Transmit, TransportConfig, VarInt};
-use skyhaul_cc::{Bytes, Controller, Duration, Rtt, Snapshot, Time};
+use skyhaul_cc::{Bytes, Controller, Duration, Rtt, Share, Snapshot, Time};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -50,6 +51,11 @@ pub struct Tuning {
     pub give_up: Duration,
     /// Flows that may be open at once in each direction.
     pub flows: u32,
+    /// Datagrams carry numbers and the ends report when each arrived ([`crate::shim`]), if the other
+    /// end does so too. Without it the wire shows plain QUIC.
+    pub shim: bool,
+    /// Repair by code what is lost of the ends of bursts, if the other end understands it.
+    pub repair: bool,
 }
 
 impl Default for Tuning {
@@ -63,6 +69,8 @@ impl Default for Tuning {
             keep_alive: Duration::from_secs(2),
             give_up: Duration::from_secs(600),
             flows: 4096,
+            shim: true,
+            repair: true,
         }
     }
 }
@@ -113,7 +121,8 @@ pub(crate) fn prepare(tuning: &Tuning, v6: bool) -> Prepared {
         .min_mtu(datagram)
         .mtu_discovery_config(None)
         .ack_frequency_config(Some(ack))
-        .datagram_receive_buffer_size(None)
+        .datagram_receive_buffer_size(Some(UNREAD_MESSAGES))
+        .datagram_send_buffer_size(UNSENT_MESSAGES)
         .enable_segmentation_offload(false)
         .congestion_controller_factory(Arc::new(GateFactory(gate.clone())));
     Prepared { gate, transport: Arc::new(transport) }
@@ -178,13 +187,42 @@ pub(crate) struct Channel {
     /// What the library's counters said when last looked at; a look copies all of them.
     frames_sent: FrameStats,
     eliciting_received: u64,
+    /// What both ends understand, by their hellos.
+    agreed: u64,
 }
 
 /// Where stream data comes from, just in time.
 pub(crate) trait Feed {
     /// Writes some more stream data into the connection; zero if there is none or none may go.
     fn feed(&mut self, conn: &mut Connection) -> u64;
+    /// Asked when there is no stream data and a datagram might leave: coded repair of at most `room`
+    /// bytes for what the far end may be missing.
+    fn repair(&mut self, now: Time, room: usize, hints: RepairHints) -> Option<bytes::Bytes>;
 }
+
+/// What a sender of repair must know of the path.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct RepairHints {
+    /// Share of this direction's packets that get lost.
+    pub(crate) loss: Share,
+    /// Round-trip estimate.
+    pub(crate) rtt: Rtt,
+    /// Bytes in flight.
+    pub(crate) in_flight: Bytes,
+}
+
+/// First byte of a QUIC datagram frame (RFC 9221): what follows.
+pub(crate) mod message {
+    /// A report of [`crate::shim`].
+    pub(crate) const REPORT: u8 = 1;
+    /// Coded repair of a stream.
+    pub(crate) const REPAIR: u8 = 2;
+}
+
+/// Messages that wait to be read: they are at once.
+const UNREAD_MESSAGES: usize = 4 << 20;
+/// Messages that wait to be sent: one report and one repair at a time.
+const UNSENT_MESSAGES: usize = 64 << 10;
 
 impl Channel {
     pub(crate) fn new(
@@ -214,7 +252,22 @@ impl Channel {
             heard: Vec::new(),
             frames_sent: FrameStats::default(),
             eliciting_received: 0,
+            agreed: 0,
         }
+    }
+
+    /// What this end understands, for its hello.
+    pub(crate) fn features(&self) -> u64 {
+        let Tuning { shim, repair, .. } = self.tuning;
+        [(shim, feature::SHIM), (repair, feature::REPAIR)]
+            .iter()
+            .filter(|(wanted, _)| *wanted)
+            .fold(0, |all, (_, bit)| all | bit)
+    }
+
+    /// The other end's hello came; it understands this.
+    pub(crate) fn agree(&mut self, features: u64) {
+        self.agreed = self.features() & features;
     }
 
     pub(crate) fn conn(&mut self) -> &mut Connection {
@@ -291,6 +344,7 @@ impl Channel {
             return transmit;
         }
         self.pacer.set_rate(self.host.pacing_rate(), now);
+        let mut offered = false;
         loop {
             self.blocked = if !self.host.has_window(self.packet) {
                 Blocked::Window
@@ -324,12 +378,40 @@ impl Channel {
             if self.backlog == 0 {
                 if self.blocked == Blocked::Nothing {
                     self.host.mark_app_limited();
+                    if !std::mem::replace(&mut offered, true) && self.offer_repair(now, feed) {
+                        continue;
+                    }
                 }
                 // If an ACK was due, then only by our count.
                 self.acknowledged();
                 return None;
             }
         }
+    }
+
+    /// Nothing else wants to leave: queues one message of repair, if there is any.
+    fn offer_repair(&mut self, now: Time, feed: &mut dyn Feed) -> bool {
+        if self.agreed & feature::REPAIR == 0 {
+            return false;
+        }
+        let hints =
+            RepairHints { loss: self.host.loss(), rtt: self.host.rtt(), in_flight: self.host.in_flight() };
+        let Some(room) = self.conn.datagrams().max_size().and_then(|size| size.checked_sub(1)) else {
+            return false;
+        };
+        let Some(repair) = feed.repair(now, room, hints) else { return false };
+        self.send_message(message::REPAIR, &repair)
+    }
+
+    /// The other end reports what arrived.
+    pub(crate) fn hear_report(&mut self, _now: Time, _report: &[u8]) {}
+
+    /// Queues a message for the next datagram; false if it cannot be sent.
+    fn send_message(&mut self, kind: u8, content: &[u8]) -> bool {
+        let mut message = bytes::BytesMut::with_capacity(1 + content.len());
+        message.extend_from_slice(&[kind]);
+        message.extend_from_slice(content);
+        self.conn.datagrams().send(message.freeze(), true).is_ok()
     }
 
     /// A send time no other packet has.

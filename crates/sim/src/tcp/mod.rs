@@ -8,18 +8,21 @@ mod rack;
 mod ranges;
 pub mod receiver;
 mod reduction;
-pub(crate) mod reports;
 mod scoreboard;
 pub mod sender;
 pub mod truth;
 
 use skyhaul_cc::parts::LossOddsOptions;
-use skyhaul_cc::units::{Bytes, Duration, Share};
+use skyhaul_cc::units::{Bytes, Duration, Share, Time};
 
 pub use judge::{Decile, Judgement};
 pub use receiver::{AckOptions, Receiver, SackBlocks};
 pub use sender::{Sender, SenderCounters};
 pub use truth::{Confusion, Truth};
+
+/// A transmission that was received, as the channel's datagram shim reports it: its number among all of
+/// the flow, from 1, and when.
+pub(crate) type Arrival = (u64, Time);
 
 /// How a sender finds out what was lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

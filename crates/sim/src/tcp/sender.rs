@@ -3,11 +3,13 @@
 use super::judge::{Judge, Judgement};
 use super::rack::Rack;
 use super::reduction::Reduction;
-use super::reports::{Arrival, Reports};
 use super::scoreboard::{Losses, Place, Scoreboard};
 use super::truth::{Confusion, Truth};
+use super::Arrival;
 use super::{AckPacket, Pacing, Recovery, Segment, TcpOptions};
-use skyhaul_cc::parts::{DeliveryEstimator, Episodes, LossOdds, LossOddsOptions, Rounds, RttEstimator};
+use skyhaul_cc::parts::{
+    DeliveryEstimator, Episodes, Fates, LossOdds, LossOddsOptions, Rounds, RttEstimator,
+};
 use skyhaul_cc::tape::{Event, Tape};
 use skyhaul_cc::units::{Bytes, Duration, Rate, Time};
 use skyhaul_cc::window::CEILING_SEGMENTS;
@@ -84,7 +86,7 @@ pub struct Sender {
     reduction: Option<Reduction>,
     counters: SenderCounters,
     /// The far end reports receive times.
-    reports: Option<Reports>,
+    reports: Option<Fates>,
     train: Option<UnderWay>,
     tape: Option<Tape>,
     broken: Option<String>,
@@ -179,7 +181,7 @@ impl Sender {
     /// The far end will report receive times, by [`Sender::on_reports`]; trains are sent where the
     /// controller asks for them.
     pub fn expect_reports(&mut self) {
-        self.reports = Some(Reports::default());
+        self.reports = Some(Fates::default());
     }
 
     /// What was recorded.
@@ -304,7 +306,7 @@ impl Sender {
     /// Takes in what the far end reports of transmissions that have arrived.
     pub(crate) fn on_reports(&mut self, now: Time, arrivals: impl Iterator<Item = Arrival>) {
         let Some(mut reports) = self.reports.take() else { return };
-        arrivals.for_each(|arrival| reports.on_arrival(arrival));
+        arrivals.for_each(|(number, at)| reports.on_arrival(number - 1, at));
         while let Some(report) = reports.next(now) {
             self.controller.on_report(&report);
             self.record_event(Event::Report(report));
