@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use skyhaul_pep::frame::{Open, Refusal, Target};
+use skyhaul_pep::frame::{Class, Open, Refusal, Target};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
@@ -232,7 +232,13 @@ async fn welcome(
     place: OwnedSemaphorePermit,
 ) -> Option<Arrival> {
     let arrival = |client, destination, source, dialect| {
-        Some(Arrival { client, open: Open { destination, source }, dialect, peer, _place: place })
+        Some(Arrival {
+            client,
+            open: Open { destination, source, class: Class::Normal },
+            dialect,
+            peer,
+            _place: place,
+        })
     };
     match kind {
         Kind::Transparent { preserve_source } => match transparent::ends(&client, door) {

@@ -6,7 +6,7 @@ use skyhaul_cc::{registry, Bytes, Duration, Rate, Setup};
 use skyhaul_live::driver::{Driver, Role, TunnelHandle};
 use skyhaul_live::tcp;
 use skyhaul_pep::auth::SecretKey;
-use skyhaul_pep::frame::{Open, Refusal, Target};
+use skyhaul_pep::frame::{Class, Open, Refusal, Target};
 use skyhaul_pep::{Config, Tuning};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -92,7 +92,7 @@ async fn forward(tunnel: &TunnelHandle, to: SocketAddr, greeting: Option<&'stati
             tcp::prepare(&client).unwrap();
             let tunnel = tunnel.clone();
             spawn_local(async move {
-                let open = Open { destination: Target::Address(to), source: None };
+                let open = Open { destination: Target::Address(to), source: None, class: Class::Normal };
                 let peer = tunnel.any_peer().await;
                 if let Err((client, _)) = tunnel.carry(peer.id, &open, client, greeting).await {
                     tcp::farewell(client, b"refused").await;
@@ -317,8 +317,10 @@ fn one_gateway_serves_two_terminals_and_reaches_each_by_its_key() {
             let client = tokio::spawn(async move { TcpStream::connect(way_in).await.unwrap() });
             let (accepted, _) = listener.accept().await.unwrap();
             tcp::prepare(&accepted).unwrap();
-            let (tunnel, open) =
-                (gateway.clone(), Open { destination: Target::Address(server), source: None });
+            let (tunnel, open) = (
+                gateway.clone(),
+                Open { destination: Target::Address(server), source: None, class: Class::Normal },
+            );
             spawn_local(
                 async move { tunnel.carry(peer.id, &open, accepted, None).await.map_err(|(_, why)| why) },
             );

@@ -27,6 +27,51 @@ pub enum Target {
     },
 }
 
+/// How urgent a flow's bytes are, beside those of other flows of the channel. The service classes of
+/// RFC 4594 in four groups, as RFC 8325 §4 groups them for the four access categories of Wi-Fi.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// Somebody waits for every answer: remote shells, calls, short transactions.
+    Interactive,
+    /// What nothing else is known of.
+    #[default]
+    Normal,
+    /// Large transfers whose end somebody waits for.
+    Bulk,
+    /// What may take any time: backups, updates. RFC 8622's lower effort.
+    Background,
+}
+
+impl Class {
+    /// All classes, the most urgent first.
+    pub const ALL: [Class; 4] = [Class::Interactive, Class::Normal, Class::Bulk, Class::Background];
+
+    /// The byte on the wire.
+    pub fn encode(self) -> u8 {
+        match self {
+            Class::Normal => 0,
+            Class::Interactive => 1,
+            Class::Bulk => 2,
+            Class::Background => 3,
+        }
+    }
+    /// Reads the byte; classes of later versions count as [`Class::Normal`].
+    pub fn decode(byte: u8) -> Self {
+        Class::ALL.into_iter().find(|class| class.encode() == byte).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Class::Interactive => "interactive",
+            Class::Normal => "normal",
+            Class::Bulk => "bulk",
+            Class::Background => "background",
+        })
+    }
+}
+
 /// The header of a flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Open {
@@ -34,6 +79,8 @@ pub struct Open {
     pub destination: Target,
     /// The client's own address, when the far end shall connect from it.
     pub source: Option<SocketAddr>,
+    /// How urgent it is, in both directions.
+    pub class: Class,
 }
 
 /// Why a flow could not be carried on.
@@ -241,6 +288,7 @@ impl Open {
             Some(address) => put_address(&mut out, address),
             None => out.push(NO_SOURCE),
         }
+        out.push(self.class.encode());
         Ok(out)
     }
 
@@ -283,7 +331,8 @@ impl Open {
                 None => return Ok(Err(Malformed("source family"))),
             },
         };
-        Ok(Ok(Open { destination, source }))
+        let class = Class::decode(reader.byte()?);
+        Ok(Ok(Open { destination, source, class }))
     }
 }
 
@@ -360,8 +409,9 @@ mod tests {
         fn a_header_survives_the_wire_however_it_is_cut(
             destination in any_target(),
             source in proptest::option::of(any_address()),
+            class in proptest::sample::select(Class::ALL.as_slice()),
         ) {
-            let open = Open { destination, source };
+            let open = Open { destination, source, class };
             let bytes = open.encode().unwrap();
             prop_assert!(bytes.len() <= OPEN_MAX);
             for cut in 0..bytes.len() {
@@ -381,6 +431,16 @@ mod tests {
                 frame.encode(&mut again);
                 prop_assert_eq!(Control::decode(&again).unwrap(), Some((frame, again.len())));
             }
+        }
+    }
+
+    #[test]
+    fn every_class_has_its_own_byte_and_unknown_ones_are_normal() {
+        for class in Class::ALL {
+            assert_eq!(Class::decode(class.encode()), class);
+        }
+        for byte in 4..=u8::MAX {
+            assert_eq!(Class::decode(byte), Class::Normal);
         }
     }
 

@@ -2,6 +2,7 @@
 //! puts what arrives in order, and keeps both ends' memory within what was agreed.
 
 mod flow;
+mod schedule;
 
 use crate::channel::{message, Channel, ChannelStats, Feed, RepairHints};
 use crate::credit::Pool;
@@ -11,6 +12,8 @@ use bytes::Bytes;
 use flow::Flow;
 pub use flow::Read;
 use quinn_proto::{Connection, ConnectionEvent, Dir, ReadError, StreamEvent, StreamId, Transmit, VarInt};
+use schedule::Schedule;
+pub(crate) use schedule::Wanted;
 use skyhaul_cc::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -66,11 +69,6 @@ pub(crate) mod code {
 
 /// Control frames overtake bulk data.
 const CONTROL_PRIORITY: i32 = 1;
-/// Bytes of TCP data one flow hands over per turn, at most: the size that keeps quinn-proto's send
-/// buffer short (it is searched from the front for every packet).
-const TURN: u64 = 64 * 1024;
-/// The same while several flows have something to send.
-const TURN_SHARED: u64 = 16 * 1024;
 
 pub(crate) struct Session {
     channel: Channel,
@@ -90,8 +88,7 @@ pub(crate) struct Session {
 /// The sending half of a session, apart so that the channel can ask it for data while it is borrowed.
 struct Flows {
     map: BTreeMap<StreamNumber, Flow>,
-    /// Flows with something to send, in turn.
-    ready: VecDeque<StreamNumber>,
+    schedule: Schedule,
     /// Flows with something to send for which the far end has no room.
     starved: BTreeSet<StreamNumber>,
     /// Closed flows whose data the far end still holds.
@@ -110,7 +107,7 @@ impl Session {
             channel,
             flows: Flows {
                 map: BTreeMap::new(),
-                ready: VecDeque::new(),
+                schedule: Schedule::default(),
                 starved: BTreeSet::new(),
                 lingering: BTreeMap::new(),
                 pool: None,
@@ -198,7 +195,10 @@ impl Session {
                 }
             }
             StreamEvent::Readable { id } => self.drain(id),
-            StreamEvent::Writable { id } => self.flows.wake(number(id)),
+            StreamEvent::Writable { id } => {
+                self.flows.schedule.unblock();
+                self.flows.wake(number(id));
+            }
             StreamEvent::Finished { id } => {
                 if let Some(flow) = self.flows.map.get_mut(&number(id)) {
                     flow.send_ended();
@@ -364,7 +364,7 @@ impl Session {
         }
         let id = self.channel.conn().streams().open(Dir::Bi).ok_or(Refusal::Busy)?;
         let stream = number(id);
-        self.flows.map.insert(stream, Flow::opening(id, header.into()));
+        self.flows.map.insert(stream, Flow::opening(id, open.class, header.into()));
         self.flows.wake(stream);
         Ok(stream)
     }
@@ -455,6 +455,7 @@ impl Session {
         if let Some(pool) = &mut self.flows.pool {
             flow.account.settle(pool);
         }
+        self.flows.leave(number(id));
         let _ = self.channel.conn().send_stream(id).reset(VarInt::from_u32(code::DONE));
     }
 
@@ -469,6 +470,7 @@ impl Session {
         let Some(mut flow) = self.flows.map.remove(&stream) else { return };
         self.held -= flow.unconsumed();
         self.flows.queued -= flow.queued();
+        self.flows.leave(stream);
         if let Some(pool) = &mut self.flows.pool {
             flow.account.settle(pool);
         }
@@ -483,6 +485,7 @@ impl Session {
             return;
         }
         if let Some(flow) = self.flows.map.remove(&stream) {
+            self.flows.leave(stream);
             if !flow.account.is_settled() {
                 self.flows.lingering.insert(stream, flow.account);
             }
@@ -518,11 +521,16 @@ fn number(id: StreamId) -> StreamNumber {
 
 impl Flows {
     fn wake(&mut self, stream: StreamNumber) {
-        if let Some(flow) = self.map.get_mut(&stream) {
-            if flow.wants_turn() && !std::mem::replace(&mut flow.in_turn, true) {
-                self.ready.push_back(stream);
-            }
+        if let Some(flow) = self.map.get(&stream).filter(|flow| flow.wants_turn()) {
+            self.schedule.wake(stream, flow.class);
         }
+    }
+
+    /// A flow has nothing more to send. It may have been the one that was to be told of room.
+    fn leave(&mut self, stream: StreamNumber) {
+        self.starved.remove(&stream);
+        self.schedule.remove(stream);
+        self.schedule.unblock();
     }
 
     /// Memory came free at the far end: those who wait for it may try again.
@@ -547,24 +555,25 @@ impl Flows {
 }
 
 impl Feed for Flows {
-    fn feed(&mut self, conn: &mut Connection) -> u64 {
+    fn feed(&mut self, conn: &mut Connection, wanted: Wanted) -> u64 {
         self.flush_control(conn);
-        while let Some(stream) = self.ready.pop_front() {
-            let turn = if self.ready.is_empty() { TURN } else { TURN_SHARED };
-            let Some(flow) = self.map.get_mut(&stream) else { continue };
-            flow.in_turn = false;
-            let Some(pool) = &mut self.pool else { continue };
-            let fed = flow.feed(conn, turn, pool);
+        let Some(pool) = &mut self.pool else { return 0 };
+        while let Some(turn) = self.schedule.next(wanted) {
+            let Some(flow) = self.map.get_mut(&turn.stream) else {
+                self.schedule.remove(turn.stream);
+                continue;
+            };
+            let fed = flow.feed(conn, turn.bytes, pool);
+            self.schedule.served(turn.stream, fed.total, fed.more);
             self.queued -= fed.data;
             if fed.now_writable {
-                self.writable.push(stream);
+                self.writable.push(turn.stream);
             }
             if fed.starved {
-                self.starved.insert(stream);
+                self.starved.insert(turn.stream);
             }
-            if fed.more {
-                flow.in_turn = true;
-                self.ready.push_back(stream);
+            if fed.blocked {
+                self.schedule.block();
             }
             if fed.total > 0 {
                 return fed.total;

@@ -10,7 +10,7 @@ use bytes::{Bytes as Data, BytesMut};
 use skyhaul_cc::registry::{self, UnknownController};
 use skyhaul_cc::{Bytes, Duration, Setup, Time};
 use skyhaul_pep::auth::SecretKey;
-use skyhaul_pep::frame::{Open, Refusal, Target};
+use skyhaul_pep::frame::{Class, Open, Refusal, Target};
 use skyhaul_pep::{Config, Epoch, Event, FlowId, PeerId, Read, SetupError, Tuning, Tunnel};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -34,12 +34,15 @@ pub struct Transfer {
     pub write: usize,
     /// What the receiving application does.
     pub reader: Reader,
+    /// How urgent it is.
+    pub class: Class,
 }
 
 impl Transfer {
-    /// `bytes` at time zero, written in 64 KiB pieces, read at once.
+    /// `bytes` at time zero, written in 64 KiB pieces, read at once, of the normal class.
     pub fn new(data: Dir, bytes: u64) -> Self {
-        Transfer { data, start: Time::ZERO, bytes, write: 64 * 1024, reader: Reader::Eager }
+        let (write, reader, class) = (64 * 1024, Reader::Eager, Class::Normal);
+        Transfer { data, start: Time::ZERO, bytes, write, reader, class }
     }
 }
 
@@ -260,7 +263,7 @@ impl Pair {
             let (true, None, Some(peer)) = (ready, self.outcomes[index].opened, end.peer) else { continue };
             let destination = Target::Address(SocketAddr::from(([10, 77, 2, 2], index as u16)));
             self.outcomes[index].opened = Some(self.now);
-            match end.tunnel.open(peer, &Open { destination, source: None }) {
+            match end.tunnel.open(peer, &Open { destination, source: None, class: transfer.class }) {
                 Ok(flow) => {
                     end.flows.insert(flow, (index, Part::Sends));
                     self.write(side, flow, index);

@@ -3,6 +3,8 @@ use std::path::Path;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
+use skyhaul_pep::frame::Class;
+
 use super::*;
 use crate::config::Role;
 
@@ -23,7 +25,7 @@ fn to(target: &str) -> Open {
             Target::Name { host: host.to_owned(), port: port.parse().unwrap() }
         }
     };
-    Open { destination, source: None }
+    Open { destination, source: None, class: Class::Normal }
 }
 
 #[tokio::test]

@@ -2,10 +2,13 @@
 //! recovery and TLS; our controllers, our pacer.
 
 mod adapter;
+mod backlog;
 mod pacer;
 
 use crate::frame::feature;
+use crate::session::Wanted;
 use adapter::{Gate, GateFactory, Heard, Host};
+use backlog::{Backlog, Room};
 use pacer::Pacer;
 use quinn_proto::{Connection, ConnectionEvent, FrameStats, Transmit, TransportConfig, VarInt};
 use skyhaul_cc::{Bytes, Controller, Duration, Rtt, Share, Snapshot, Time};
@@ -157,9 +160,6 @@ enum Blocked {
     Window,
 }
 
-/// Feed more stream data when less than this many datagrams are left to send: enough that datagrams
-/// stay full, little enough that a new flow waits for no backlog.
-const FEED_BELOW_DATAGRAMS: u64 = 8;
 /// Less than the true header and frame bytes of a datagram, so that the guess of what is left to send
 /// errs on the high side and is put right when a poll finds nothing.
 const PAYLOAD_BELOW_DATAGRAM: u64 = 60;
@@ -176,8 +176,7 @@ pub(crate) struct Channel {
     packet: Bytes,
     /// Send times name packets, so no two are equal.
     last_sent: Time,
-    /// Stream bytes handed to quinn-proto and not yet sent, guessed from above.
-    backlog: u64,
+    backlog: Backlog,
     blocked: Blocked,
     tuning: Tuning,
     /// Ack-eliciting datagrams since our last ACK, and when the first of them came.
@@ -193,8 +192,9 @@ pub(crate) struct Channel {
 
 /// Where stream data comes from, just in time.
 pub(crate) trait Feed {
-    /// Writes some more stream data into the connection; zero if there is none or none may go.
-    fn feed(&mut self, conn: &mut Connection) -> u64;
+    /// Writes some more stream data of those who are `wanted` into the connection; zero if there is
+    /// none or none may go.
+    fn feed(&mut self, conn: &mut Connection, wanted: Wanted) -> u64;
     /// Asked when there is no stream data and a datagram might leave: coded repair of at most `room`
     /// bytes for what the far end may be missing.
     fn repair(&mut self, now: Time, room: usize, hints: RepairHints) -> Option<bytes::Bytes>;
@@ -244,7 +244,7 @@ impl Channel {
             overhead,
             packet,
             last_sent: Time::ZERO,
-            backlog: 0,
+            backlog: Backlog::default(),
             blocked: Blocked::Nothing,
             tuning,
             unacked: 0,
@@ -311,7 +311,7 @@ impl Channel {
         for heard in &self.heard {
             // What was lost will be sent again.
             if let Heard::Lost { bytes, .. } = heard {
-                self.backlog += bytes;
+                self.backlog.lost(*bytes);
             }
         }
         let epoch = self.epoch;
@@ -358,8 +358,13 @@ impl Channel {
             // opens the gate for one datagram.
             let open = self.blocked == Blocked::Nothing || self.ack_due(now);
             self.gate.set(open);
-            if open && self.backlog < self.packet.0 * FEED_BELOW_DATAGRAMS {
-                self.backlog += feed.feed(&mut self.conn);
+            if open {
+                let fed = match self.backlog.room(self.packet) {
+                    Room::Any => feed.feed(&mut self.conn, Wanted::Any),
+                    Room::Fresh => feed.feed(&mut self.conn, Wanted::Fresh),
+                    Room::None => 0,
+                };
+                self.backlog.fed(fed);
             }
             let at = self.tick(now);
             let transmit = self.conn.poll_transmit(at, 1, out);
@@ -374,8 +379,9 @@ impl Channel {
             if !open {
                 return None;
             }
-            self.backlog = feed.feed(&mut self.conn);
-            if self.backlog == 0 {
+            let fed = feed.feed(&mut self.conn, Wanted::Any);
+            self.backlog.found_empty(fed);
+            if fed == 0 {
                 if self.blocked == Blocked::Nothing {
                     self.host.mark_app_limited();
                     if !std::mem::replace(&mut offered, true) && self.offer_repair(now, feed) {
@@ -445,7 +451,7 @@ impl Channel {
             self.host.on_sent(self.last_sent, bytes);
         }
         if after.stream != before.stream {
-            self.backlog = self.backlog.saturating_sub((size as u64).saturating_sub(PAYLOAD_BELOW_DATAGRAM));
+            self.backlog.sent(size);
         }
     }
 

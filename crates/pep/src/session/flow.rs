@@ -1,10 +1,10 @@
 //! One TCP connection's two directions on their way through the channel.
 
 use crate::credit::{Pool, ReceiveAccount, SendAccount};
-use crate::frame::{Malformed, Open, Verdict, OPEN_MAX};
+use crate::frame::{Class, Malformed, Open, Verdict, OPEN_MAX};
 use crate::reassembly::Reassembly;
 use bytes::{Bytes, BytesMut};
-use quinn_proto::{Connection, StreamId};
+use quinn_proto::{Connection, StreamId, WriteError};
 use std::collections::VecDeque;
 
 /// What a flow queues for sending before it asks its TCP connection to wait.
@@ -53,6 +53,8 @@ pub(super) struct Fed {
     pub(super) more: bool,
     /// There is more and the far end has no room for it.
     pub(super) starved: bool,
+    /// quinn-proto's send window is full for everybody.
+    pub(super) blocked: bool,
     /// The queue has room again for somebody who waits for it.
     pub(super) now_writable: bool,
 }
@@ -61,8 +63,7 @@ pub(super) struct Fed {
 pub(super) struct Flow {
     pub(super) id: StreamId,
     role: Role,
-    /// In the line of flows with something to send.
-    pub(super) in_turn: bool,
+    pub(super) class: Class,
     pub(super) account: SendAccount,
     header_out: Option<Bytes>,
     out: VecDeque<Bytes>,
@@ -93,7 +94,7 @@ impl Flow {
         Flow {
             id,
             role,
-            in_turn: false,
+            class: Class::Normal,
             account: SendAccount::default(),
             header_out,
             out: VecDeque::new(),
@@ -112,8 +113,8 @@ impl Flow {
         }
     }
 
-    pub(super) fn opening(id: StreamId, header: Bytes) -> Self {
-        Flow::new(id, Role::Opener, Some(header))
+    pub(super) fn opening(id: StreamId, class: Class, header: Bytes) -> Self {
+        Flow { class, ..Flow::new(id, Role::Opener, Some(header)) }
     }
 
     pub(super) fn accepting(id: StreamId) -> Self {
@@ -164,13 +165,15 @@ impl Flow {
 
     /// Hands quinn-proto up to `turn` bytes, as far as the far end has room.
     pub(super) fn feed(&mut self, conn: &mut Connection, turn: u64, pool: &mut Pool) -> Fed {
-        let mut fed = Fed { total: 0, data: 0, more: false, starved: false, now_writable: false };
+        let mut fed =
+            Fed { total: 0, data: 0, more: false, starved: false, blocked: false, now_writable: false };
         if let Some(header) = self.header_out.take() {
             let written = write(conn, self.id, header);
             fed.total += written.bytes;
+            fed.blocked = written.blocked;
             self.header_out = written.rest;
             if self.header_out.is_some() {
-                fed.more = written.bytes > 0;
+                fed.more = written.bytes > 0 || fed.blocked;
                 return fed;
             }
         }
@@ -187,10 +190,11 @@ impl Flow {
             self.account.spend(written.bytes, pool);
             fed.total += written.bytes;
             fed.data = written.bytes;
+            fed.blocked = written.blocked;
             if written.bytes < length {
                 // quinn-proto's send window is full. It tells when that changes only to those it has
                 // refused altogether, so after a partial write ask once more.
-                fed.more = written.bytes > 0;
+                fed.more = written.bytes > 0 || fed.blocked;
                 return fed;
             }
         }
@@ -259,7 +263,10 @@ impl Flow {
         let front = front.freeze();
         let header = match self.role {
             Role::Opener => Some((Header::Verdict(Verdict::decode(front[0])), 1)),
-            Role::Acceptor => Open::decode(&front)?.map(|(open, length)| (Header::Open(open), length)),
+            Role::Acceptor => Open::decode(&front)?.map(|(open, length)| {
+                self.class = open.class;
+                (Header::Open(open), length)
+            }),
         };
         let Some((header, length)) = header else {
             self.input.unpop(front);
@@ -327,17 +334,21 @@ impl Flow {
 struct Written {
     bytes: u64,
     rest: Option<Bytes>,
+    /// Nothing was taken because the send window is full; a writable event will come.
+    blocked: bool,
 }
 
 fn write(conn: &mut Connection, id: StreamId, bytes: Bytes) -> Written {
     if bytes.is_empty() {
-        return Written { bytes: 0, rest: None };
+        return Written { bytes: 0, rest: None, blocked: false };
     }
     let mut chunks = [bytes];
-    // Blocked, stopped and closed all mean the same here: nothing was taken.
-    let written = conn.send_stream(id).write_chunks(&mut chunks).map_or(0, |written| written.bytes);
+    let outcome = conn.send_stream(id).write_chunks(&mut chunks);
+    let blocked = matches!(outcome, Err(WriteError::Blocked));
+    // Of a stream that was stopped or closed the session hears by an event.
+    let written = outcome.map_or(0, |written| written.bytes);
     let [rest] = chunks;
-    Written { bytes: written as u64, rest: (!rest.is_empty()).then_some(rest) }
+    Written { bytes: written as u64, rest: (!rest.is_empty()).then_some(rest), blocked }
 }
 
 #[cfg(test)]
