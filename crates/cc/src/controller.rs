@@ -2,7 +2,7 @@
 
 use crate::controllers::boost::PathRecord;
 use crate::event::{Ack, Judgement, Loss, Report, Sent, Train};
-use crate::units::{Ber, Bytes, Duration, Rate, Time};
+use crate::units::{Ber, Bytes, Duration, Rate, Share, Time};
 use std::fmt::Debug;
 
 /// What a controller is told before the first packet.
@@ -25,10 +25,87 @@ pub struct Setup {
     /// Bit error rate of the link, where the operator gives it: p_bit of HSWA-TCP, which estimates it
     /// otherwise.
     pub ber: Option<Ber>,
+    /// What an earlier connection left about this path in this direction. Only controllers that say so use
+    /// it, and none trusts it beyond the first round trip.
+    pub history: Option<PathHistory>,
+    /// How to get on with others on the link. Only controllers that say so use it.
+    pub policy: Policy,
+}
+
+/// What one direction of a path was like when a connection last used it.
+///
+/// It is a first guess: a controller confirms it with its first flight or forgets it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PathHistory {
+    /// Rate of the link, or of our share of it where others were there, packets counted as the host counts them.
+    pub rate: Rate,
+    /// Least round trip, without queues.
+    pub min_rtt: Duration,
+    /// Share of packets that the path loses by itself.
+    pub loss: Share,
+    /// Median difference between the one-way delays of packets that left close together.
+    pub jitter: Duration,
+    /// Share of packets that arrived after later ones.
+    pub reordered: Share,
+    /// How far the rate strayed from `rate`, as a share of it.
+    pub rate_variation: Share,
+    /// How much to build on all this: one for what was seen on this very path a moment ago, zero for what is
+    /// more than ten minutes old or was learnt over another interface. Whoever keeps the history says it, since
+    /// only he knows its age; the controller begins more slowly the less it is.
+    pub confidence: Share,
+}
+
+impl PathHistory {
+    /// A path of this rate and round trip without loss, jitter, reordering and doubt.
+    pub fn of(rate: Rate, min_rtt: Duration) -> Self {
+        PathHistory {
+            rate,
+            min_rtt,
+            loss: Share::ZERO,
+            jitter: Duration::ZERO,
+            reordered: Share::ZERO,
+            rate_variation: Share::ZERO,
+            confidence: Share::ONE,
+        }
+    }
+
+    /// Share of the remembered rate to begin with: `sure` with full confidence, half of the rate with none.
+    pub fn start_share(&self, sure: f64) -> f64 {
+        UNSURE + self.confidence.value() * (sure - UNSURE)
+    }
+}
+
+/// What is old or from elsewhere may be twice too high: the same share as for a first estimate that nothing confirms.
+const UNSURE: f64 = 0.5;
+
+/// How to get on with others on the link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// The link is ours.
+    Exclusive,
+    /// Equal shares with flows of our own kind.
+    #[default]
+    Share,
+    /// Only what others leave.
+    Scavenge,
+}
+
+impl Policy {
+    /// All of them.
+    pub const ALL: [Policy; 3] = [Policy::Exclusive, Policy::Share, Policy::Scavenge];
+
+    /// The name users type.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Policy::Exclusive => "exclusive",
+            Policy::Share => "share",
+            Policy::Scavenge => "scavenge",
+        }
+    }
 }
 
 impl Setup {
-    /// Ten segments of `mss`, nothing known of threshold, rate, reference or errors, 333 ms assumed (RFC 9002 §6.2.2).
+    /// Ten segments of `mss`, nothing known of the path, 333 ms assumed (RFC 9002 §6.2.2), equal shares.
     pub fn new(mss: Bytes) -> Self {
         Setup {
             mss,
@@ -38,6 +115,8 @@ impl Setup {
             link_rate: None,
             reference_rtt: None,
             ber: None,
+            history: None,
+            policy: Policy::Share,
         }
     }
 }
@@ -88,6 +167,11 @@ pub trait Controller: Debug + Send + Sync {
     }
     /// What it has learnt of its path, for the next flow there; nothing from controllers that keep no such record.
     fn path(&self) -> Option<PathRecord> {
+        None
+    }
+    /// What it knows of its path by now, for the next connection there; nothing until it is sure of it, and
+    /// nothing from controllers that could not begin with it.
+    fn history(&self) -> Option<PathHistory> {
         None
     }
     /// Inner state for people to look at.

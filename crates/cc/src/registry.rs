@@ -1,13 +1,15 @@
-//! Controllers by the name users type.
+//! Controllers by the name users type, and contenders: a controller and what it is told of the path.
 
-use crate::controller::{Controller, Setup};
+use crate::controller::{Controller, PathHistory, Setup};
 use crate::controllers::boost::{Boost, Variant};
 use crate::controllers::enhanced::{Enhanced, Reading};
-use crate::controllers::skyhaul::{Policy, Start};
+use crate::controllers::skyhaul::Start;
 use crate::controllers::{
     Bbr, Bbr3, Cubic, GivenRate, Hswa, Hybic, Hybla, NewReno, Scps, Skyhaul, Veno, Westwood,
 };
+use crate::units::Rate;
 use std::fmt;
+use std::str::FromStr;
 
 type Constructor = fn(&Setup) -> Option<Box<dyn Controller>>;
 
@@ -26,13 +28,116 @@ const CONTROLLERS: [(&str, Constructor); 16] = [
     ("hybic", |setup| Some(Box::new(Hybic::new(setup)))),
     ("bbr", |setup| Some(Box::new(Bbr::new(setup)))),
     ("bbr3", |setup| Some(Box::new(Bbr3::new(setup)))),
-    ("boost", |setup| Some(Box::new(Boost::new(setup, Variant::Discriminating)))),
+    ("boost", |setup| Some(Box::new(boost(setup)))),
     ("boost-literal", |setup| Some(Box::new(Boost::new(setup, Variant::Literal)))),
-    ("skyhaul", |setup| Some(Box::new(Skyhaul::new(setup, Start::Cold, Policy::Share)))),
-    ("rate", |setup| {
-        Some(Box::new(GivenRate::new(setup, setup.link_rate.filter(|rate| rate.as_bit() > 0)?)))
-    }),
+    ("skyhaul", |setup| Some(Box::new(Skyhaul::new(setup, Start::of(setup), setup.policy)))),
+    (RATE, |setup| Some(Box::new(GivenRate::new(setup, setup.link_rate.filter(|rate| rate.as_bit() > 0)?)))),
 ];
+
+fn boost(setup: &Setup) -> Boost {
+    let boost = Boost::new(setup, Variant::Discriminating);
+    match &setup.history {
+        Some(history) => boost.remembering(history),
+        None => boost,
+    }
+}
+
+/// What a controller is told of the path before the first packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StartMode {
+    /// Nothing.
+    #[default]
+    Cold,
+    /// What an earlier connection left ([`Setup::history`]).
+    Warm,
+    /// The rate of the link ([`Setup::link_rate`]).
+    Known,
+}
+
+impl StartMode {
+    /// All of them.
+    pub const ALL: [StartMode; 3] = [StartMode::Cold, StartMode::Warm, StartMode::Known];
+
+    /// The name users type.
+    pub const fn name(self) -> &'static str {
+        match self {
+            StartMode::Cold => "cold",
+            StartMode::Warm => "warm",
+            StartMode::Known => "known",
+        }
+    }
+}
+
+/// A controller and how it starts, written `skyhaul`, `skyhaul/warm` or `skyhaul/known`; the plain name and
+/// `/cold` are the same. Reading one checks that the controller exists and makes something of the start.
+///
+/// ```
+/// use skyhaul_cc::registry::{Contender, StartMode};
+///
+/// let contender: Contender = "skyhaul/warm".parse().unwrap();
+/// assert_eq!((contender.controller.as_str(), contender.start), ("skyhaul", StartMode::Warm));
+/// assert!("cubic/warm".parse::<Contender>().is_err());
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Contender {
+    /// Name of the controller, as in [`names`].
+    pub controller: String,
+    /// What it is told.
+    pub start: StartMode,
+}
+
+impl Contender {
+    /// What it is to be told before the first packet, on a path in whose direction the link has this `rate` and of
+    /// which an earlier connection would have left this `history`; `setup` has the rest. The controller `rate`
+    /// gets the rate whatever the start, since it cannot be without.
+    pub fn setup(&self, setup: Setup, rate: Rate, history: PathHistory) -> Setup {
+        let known = self.start == StartMode::Known || self.controller == RATE;
+        Setup {
+            link_rate: known.then_some(rate),
+            history: (self.start == StartMode::Warm).then_some(history),
+            ..setup
+        }
+    }
+}
+
+impl fmt::Display for Contender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.start {
+            StartMode::Cold => f.write_str(&self.controller),
+            start => write!(f, "{}/{}", self.controller, start.name()),
+        }
+    }
+}
+
+impl FromStr for Contender {
+    type Err = UnknownController;
+
+    fn from_str(text: &str) -> Result<Self, UnknownController> {
+        let (name, start) = text.split_once('/').unwrap_or((text, StartMode::Cold.name()));
+        let controller = names().find(|known| *known == name);
+        let controller = controller.ok_or_else(|| UnknownController::Name(name.to_owned()))?;
+        let start = StartMode::ALL
+            .into_iter()
+            .find(|known| known.name() == start)
+            .ok_or_else(|| UnknownController::Start(text.to_owned()))?;
+        if !starts(controller).contains(&start) {
+            return Err(UnknownController::StartsAlike(controller, start));
+        }
+        Ok(Contender { controller: controller.to_owned(), start })
+    }
+}
+
+/// The starts that a controller tells apart.
+pub fn starts(name: &str) -> &'static [StartMode] {
+    match name {
+        "skyhaul" => &StartMode::ALL,
+        "boost" => &[StartMode::Cold, StartMode::Warm],
+        _ => &[StartMode::Cold],
+    }
+}
+
+/// The controller that sends at a given rate, whatever happens.
+const RATE: &str = "rate";
 
 /// No such controller, or not with this set-up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +146,10 @@ pub enum UnknownController {
     Name(String),
     /// The controller of this name wants [`Setup::link_rate`] above zero.
     WantsLinkRate(&'static str),
+    /// What follows the "/" of this is no way to start.
+    Start(String),
+    /// The controller of this name makes nothing of such a start.
+    StartsAlike(&'static str, StartMode),
 }
 
 impl fmt::Display for UnknownController {
@@ -58,6 +167,14 @@ impl fmt::Display for UnknownController {
                     f,
                     "controller \"{name}\" needs the rate of the link in this direction, and none is given"
                 )
+            }
+            UnknownController::Start(text) => {
+                write!(f, "\"{text}\" names no start; expected \"/cold\", \"/warm\", \"/known\" or nothing after the name")
+            }
+            UnknownController::StartsAlike(name, start) => {
+                let own: Vec<&str> = names().filter(|name| starts(name).contains(start)).collect();
+                let (start, own) = (start.name(), own.join(" and "));
+                write!(f, "\"{name}/{start}\": {name} makes nothing of a {start} start; expected {name}, or {own} with /{start}")
             }
         }
     }
@@ -101,6 +218,58 @@ mod tests {
         for name in names() {
             assert!(message.contains("\"vegas\"") && message.contains(name), "{message}");
         }
+    }
+
+    #[test]
+    fn contenders_are_read_as_they_are_written() {
+        for name in names() {
+            for start in starts(name) {
+                let contender = Contender { controller: name.to_owned(), start: *start };
+                assert_eq!(contender.to_string().parse(), Ok(contender));
+            }
+        }
+        assert_eq!("skyhaul/cold".parse::<Contender>().unwrap().to_string(), "skyhaul");
+        for (text, message) in [
+            ("vegas/warm", "no controller is called \"vegas\""),
+            ("skyhaul/hot", "\"skyhaul/hot\" names no start; expected \"/cold\", \"/warm\", \"/known\""),
+            ("skyhaul/warm/known", "\"skyhaul/warm/known\" names no start"),
+            (
+                "cubic/warm",
+                "cubic makes nothing of a warm start; expected cubic, or boost and skyhaul with /warm",
+            ),
+            ("boost/known", "boost makes nothing of a known start; expected boost, or skyhaul with /known"),
+        ] {
+            let error = text.parse::<Contender>().unwrap_err().to_string();
+            assert!(error.contains(message), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_contender_is_told_what_its_start_says_and_no_more() {
+        let (rate, plain) = (Rate::mbit(150), Setup::new(Bytes(1500)));
+        let history = PathHistory::of(Rate::mbit(100), plain.initial_rtt);
+        for (text, link_rate, told) in [
+            ("skyhaul", None, None),
+            ("skyhaul/warm", None, Some(history)),
+            ("skyhaul/known", Some(rate), None),
+            ("rate", Some(rate), None),
+            ("cubic", None, None),
+        ] {
+            let contender: Contender = text.parse().unwrap();
+            let setup = contender.setup(Setup { link_rate: Some(rate), ..plain }, rate, history);
+            assert_eq!((setup.link_rate, setup.history), (link_rate, told), "{text}");
+            assert_eq!(build(&contender.controller, &setup).unwrap().name(), contender.controller);
+        }
+    }
+
+    #[test]
+    fn a_given_rate_goes_before_a_remembered_one_and_that_before_nothing() {
+        let plain = Setup::new(Bytes(1500));
+        let history = Some(PathHistory::of(Rate::mbit(100), plain.initial_rtt));
+        let pace = |setup: Setup| build("skyhaul", &setup).unwrap().pacing_rate();
+        assert_eq!(pace(plain), None);
+        assert_eq!(pace(Setup { history, ..plain }), Some(Rate::mbit(85)));
+        assert_eq!(pace(Setup { history, link_rate: Some(Rate::mbit(150)), ..plain }), Some(Rate::mbit(150)));
     }
 
     #[test]

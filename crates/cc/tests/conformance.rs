@@ -4,7 +4,8 @@ use proptest::prelude::*;
 use skyhaul_cc::tape::Event;
 use skyhaul_cc::window::{CEILING_SEGMENTS, FLOOR_SEGMENTS};
 use skyhaul_cc::{
-    registry, Ack, Ber, Bytes, Controller, Duration, Loss, Rate, Report, Rtt, Sent, Setup, Signal, Time,
+    registry, Ack, Ber, Bytes, Contender, Controller, Duration, Loss, PathHistory, Policy, Rate, Report, Rtt,
+    Sent, Setup, Share, Signal, Time,
 };
 
 const MSS: Bytes = Bytes(1500);
@@ -14,11 +15,23 @@ fn setup() -> Setup {
     Setup { link_rate: Some(Rate::mbit(150)), ..Setup::new(MSS) }
 }
 
+/// Each with every start it tells apart; `setup` gives rate and history.
 fn every_controller(setup: &Setup) -> Vec<Box<dyn Controller>> {
-    registry::names().map(|name| registry::build(name, setup).expect("a known name")).collect()
+    let rate = setup.link_rate.expect("it is given");
+    let history = setup.history.unwrap_or(PathHistory::of(rate, RTT));
+    let start = |name: &str, start| {
+        let contender = Contender { controller: name.to_owned(), start };
+        registry::build(name, &contender.setup(*setup, rate, history)).expect("a known name")
+    };
+    registry::names()
+        .flat_map(|name| registry::starts(name).iter().map(move |mode| start(name, *mode)))
+        .collect()
 }
 
 fn check_bounds(controller: &dyn Controller) {
+    if let Some(history) = controller.history() {
+        assert!(history.rate > Rate::ZERO, "{}: {history:?}", controller.name());
+    }
     let (cwnd, name) = (controller.cwnd().as_f64() / MSS.as_f64(), controller.name());
     assert!((FLOOR_SEGMENTS..=CEILING_SEGMENTS).contains(&cwnd), "{name}: window of {cwnd} segments");
     assert_ne!(controller.pacing_rate(), Some(Rate::ZERO), "{name}");
@@ -95,7 +108,8 @@ proptest! {
     #[test]
     fn window_and_pace_stay_within_bounds_for_any_order_of_events(
         events in prop::collection::vec(event(), 0..200),
-        initial in amount(), ssthresh in prop::option::of(amount()), rate in 1..u64::MAX, initial_rtt in span()
+        initial in amount(), ssthresh in prop::option::of(amount()), rate in 1..u64::MAX,
+        remembered in amount(), initial_rtt in span()
     ) {
         let setup = Setup {
             mss: MSS,
@@ -105,6 +119,13 @@ proptest! {
             link_rate: Some(Rate::bit(rate)),
             reference_rtt: (rate % 3 > 0).then_some(initial_rtt),
             ber: Ber::new(rate as f64 / u64::MAX as f64),
+            history: Some(PathHistory {
+                loss: Share::new(rate as f64 / u64::MAX as f64).unwrap_or_default(),
+                jitter: initial_rtt,
+                confidence: Share::new((rate % 101) as f64 / 100.0).unwrap_or_default(),
+                ..PathHistory::of(Rate::bit(remembered), initial_rtt)
+            }),
+            policy: Policy::ALL[(rate % 3) as usize],
         };
         for mut controller in every_controller(&setup) {
             check_bounds(&*controller);

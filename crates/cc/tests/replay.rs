@@ -17,7 +17,7 @@ fn setup(name: &str) -> Setup {
     Setup {
         initial_ssthresh: matches!(name, "newreno" | "hybla" | "veno" | "westwood" | "scps" | "hswa")
             .then_some(MSS * 45),
-        link_rate: Some(path(name).rate),
+        link_rate: (name == "rate").then(|| path(name).rate),
         ..Setup::new(MSS)
     }
 }

@@ -220,10 +220,11 @@ impl Job {
             settings.decoder.order = Order::Hold(settings.encoder.time_limit + Duration::from_millis(50));
             world.carry(Box::new(FecTunnel::new(settings)));
         }
+        let contender = tcp.controller.parse()?;
         let setup = Setup {
             mss: options.mss,
             initial_window: Bytes(options.mss.0 * tcp.first_window),
-            ..setup(&self.scenario)
+            ..setup(&self.scenario, &contender)
         };
         let controller: Box<dyn Controller> = match tcp.shape {
             Some((scale, kept)) => Box::new(Cubic::new(&setup).with_shape(scale, kept)),

@@ -5,9 +5,10 @@
 
 use crate::clock::Events;
 use crate::link::{Counters, Fate, Link};
+use crate::play::history;
 use crate::scenario::{Dir, Scenario};
 use bytes::{Bytes as Data, BytesMut};
-use skyhaul_cc::registry::{self, UnknownController};
+use skyhaul_cc::registry::{self, Contender, UnknownController};
 use skyhaul_cc::{Bytes, Duration, Setup, Time};
 use skyhaul_pep::auth::SecretKey;
 use skyhaul_pep::frame::{Class, Open, Refusal, Target};
@@ -98,18 +99,21 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Both ends with the same controller, each told the rate of its direction and the round trip; their
-    /// memory is 96 MiB, the keys are the same for every plan.
+    /// Both ends with the same contender ([`Contender`]: `cubic`, `skyhaul`, `skyhaul/warm`), each told of its
+    /// direction what that start says, and the round trip; their memory is 96 MiB, the keys are the same for
+    /// every plan.
     ///
     /// # Errors
-    /// When no controller has this name, or it cannot be built for such a link.
-    pub fn new(scenario: &Scenario, controller: &str, seed: u64) -> Result<Plan, UnknownController> {
+    /// When there is no such contender.
+    pub fn new(scenario: &Scenario, contender: &str, seed: u64) -> Result<Plan, UnknownController> {
+        let contender: Contender = contender.parse()?;
         let (terminal, gateway) = (key(1), key(2));
         let rtt = scenario.rtt();
         let config = |secret: &SecretKey, peer: &SecretKey, dir: Dir| -> Result<Config, UnknownController> {
-            let rate = Some(scenario.direction(dir).rate);
-            let setup = Setup { link_rate: rate, initial_rtt: rtt, ..Setup::new(PACKET) };
-            let controller = registry::build(controller, &setup)?;
+            let rate = scenario.direction(dir).rate;
+            let setup = Setup { initial_rtt: rtt, ..Setup::new(PACKET) };
+            let setup = contender.setup(setup, rate, history(scenario, dir, rate));
+            let controller = registry::build(&contender.controller, &setup)?;
             Ok(Config {
                 secret: secret.clone(),
                 peers: vec![peer.public()],

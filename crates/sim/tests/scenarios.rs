@@ -342,10 +342,21 @@ fn tcp_s_settings_reach_the_sender_the_receiver_and_the_controller() {
     );
     assert_eq!((sender.pacing, sender.recovery), (Pacing::Never, Recovery::Dupack));
     assert_eq!((scenario.tcp.receiver().every, scenario.tcp.receiver().window), (1, Some(Bytes(1_000_000))));
-    let setup = play::setup(&scenario);
+    let told = |contender: &str| play::setup(&scenario, &contender.parse().unwrap());
+    let setup = told("cubic");
     assert_eq!((setup.initial_window, setup.reference_rtt), (Bytes(5840), Some(Duration::from_millis(25))));
     // 10 Mbit/s carry 1460 of 1500 bytes; twice 40 ms of that.
-    assert_eq!(setup.link_rate, Some(Rate::bit(9_733_333)));
+    let payload = Rate::bit(9_733_333);
+    assert_eq!((setup.link_rate, setup.history), (None, None));
+    for contender in ["rate", "skyhaul/known"] {
+        assert_eq!(
+            (told(contender).link_rate, told(contender).history),
+            (Some(payload), None),
+            "{contender}"
+        );
+    }
+    let left = told("skyhaul/warm").history.unwrap();
+    assert_eq!((left.rate, left.min_rtt, told("skyhaul/warm").link_rate), (payload, scenario.rtt(), None));
     let threshold = setup.initial_ssthresh.unwrap().as_f64();
     assert!((threshold / (2.0 * 50_000.0 * 1460.0 / 1500.0) - 1.0).abs() < 1e-4, "{threshold}");
     for (written, read) in [
@@ -404,6 +415,7 @@ fn flows_start_when_they_should_with_the_controller_they_should_have() {
     assert_eq!(names(&[]), ["cubic", "veno"], "the flow's own, and the first of the scenario's");
     assert_eq!(names(&["bbr"]), ["bbr", "bbr"]);
     assert_eq!(names(&["scps", "hybla"]), ["scps", "hybla"]);
+    assert_eq!(names(&["skyhaul/warm", "skyhaul/known"]), ["skyhaul", "skyhaul"]);
 }
 
 #[test]
@@ -414,6 +426,8 @@ fn a_run_that_can_not_be_is_refused_by_name() {
     assert!(error.to_string().starts_with("flow 1 has no controller; expected one of newreno, "), "{error}");
     let error = play(&scenario, &["vegas"], 1).err().unwrap().to_string();
     assert!(error.starts_with("no controller is called \"vegas\"; known are "), "{error}");
+    let error = play(&scenario, &["cubic/warm"], 1).err().unwrap().to_string();
+    assert!(error.contains("cubic makes nothing of a warm start"), "{error}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)] // a test may panic
 
 use skyhaul_cc::controllers::skyhaul::{Policy, Skyhaul, Start};
-use skyhaul_cc::{registry, Bytes, Duration, Rate, Setup, Share, Time};
+use skyhaul_cc::{registry, Bytes, Duration, PathHistory, Rate, Setup, Share, Time};
 use skyhaul_sim::scenario::{Change, Dir, Direction, Jitter, JitterShape, Scenario};
 use skyhaul_sim::tcp::{AckOptions, SackBlocks};
 use skyhaul_sim::world::{Flow, World};
@@ -98,7 +98,8 @@ fn a_warm_start_sends_at_once_and_is_right_after_one_round_trip() {
     let rate = Rate::mbit(150);
     let scenario = link(rate, MS(540), 0.5);
     let payload = rate.scale(EFFICIENCY);
-    for (start, first) in [(Start::Warm { rate: payload, rtt: MS(540) }, 0.8), (Start::Known(payload), 0.95)]
+    for (start, first) in
+        [(Start::Warm(PathHistory::of(payload, MS(540))), 0.8), (Start::Known(payload), 0.95)]
     {
         let mut world = world(&scenario, 1);
         world.add(flow(&scenario, start));
@@ -115,7 +116,7 @@ fn a_remembered_rate_four_times_too_high_is_corrected_within_two_round_trips() {
     let rate = Rate::mbit(40);
     let scenario = link(rate, MS(100), 2.0);
     let mut world = world(&scenario, 1);
-    world.add(flow(&scenario, Start::Warm { rate: Rate::mbit(150), rtt: MS(100) }));
+    world.add(flow(&scenario, Start::Warm(PathHistory::of(Rate::mbit(150), MS(100)))));
     world.run(S(1)).unwrap();
     let before = drops(&world);
     let longest = longest_queue(&mut world, S(5));

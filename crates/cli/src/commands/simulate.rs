@@ -25,7 +25,7 @@ pub struct Plan<'a> {
     pub scenario: &'a Scenario,
     /// Its cells that are wanted, with flows as large as wanted.
     pub cells: Vec<Cell>,
-    /// Names of controllers for the flows, one list after the other; an empty one leaves them to the scenario.
+    /// Contenders for the flows, one list after the other; an empty one leaves them to the scenario.
     pub contenders: Vec<Vec<String>>,
     /// First seed.
     pub seed: u64,
@@ -42,7 +42,7 @@ pub struct Plan<'a> {
 struct Row {
     scenario: String,
     on: &'static str,
-    /// The congestion controller of the TCP sender.
+    /// The congestion controller of the TCP sender and how it starts.
     scheme: String,
     /// Number of the flow, from 1.
     flow: usize,
@@ -167,10 +167,11 @@ pub fn cells(scenario: &Scenario, wanted: Option<&str>, bytes: Option<Bytes>) ->
 fn one(plan: &Plan<'_>, job: Job<'_>, files: Option<&Files<'_>>) -> (Vec<Row>, Option<Tape>) {
     let cell = job.cell;
     let scenario = &cell.scenario;
-    let mut world = match play::world(scenario, &names(&plan.contenders[job.contender]), job.seed) {
-        Ok(world) => world,
-        // It could be built with the scenario itself, and cells differ only in numbers.
-        Err(_) => return (Vec::new(), None),
+    let wanted = names(&plan.contenders[job.contender]);
+    let world = play::world(scenario, &wanted, job.seed);
+    // They could be built with the scenario itself, and cells differ only in numbers.
+    let (Ok(mut world), Ok(contenders)) = (world, play::contenders(scenario, &wanted)) else {
+        return (Vec::new(), None);
     };
     if files.is_some_and(Files::wants_tape) {
         world.record(0);
@@ -191,7 +192,7 @@ fn one(plan: &Plan<'_>, job: Job<'_>, files: Option<&Files<'_>>) -> (Vec<Row>, O
         Row {
             scenario: scenario.id.clone(),
             on: "sim",
-            scheme: outcome.controller.to_owned(),
+            scheme: contenders[index].to_string(),
             flow: index + 1,
             cell: cell.name.clone(),
             rtt_s: cell.rtt.as_secs_f64(),
@@ -218,8 +219,9 @@ fn one(plan: &Plan<'_>, job: Job<'_>, files: Option<&Files<'_>>) -> (Vec<Row>, O
         }
     };
     let rows = scenario.flow_plans().into_iter().zip(&outcomes).enumerate().map(row).collect();
-    let tape = outcomes.first().and_then(|outcome| {
-        let origin = Origin { controller: outcome.controller.to_owned(), setup: play::setup(scenario) };
+    let tape = outcomes.first().zip(contenders.first()).and_then(|(outcome, contender)| {
+        let origin =
+            Origin { controller: outcome.controller.to_owned(), setup: play::setup(scenario, contender) };
         outcome.tape.clone().map(|tape| Tape { origin: Some(origin), ..tape })
     });
     (rows, tape)

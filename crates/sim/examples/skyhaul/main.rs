@@ -15,7 +15,7 @@ mod files;
 mod links;
 
 use skyhaul_cc::controllers::skyhaul::{Policy, Skyhaul, Start};
-use skyhaul_cc::{registry, Bytes, Controller, Duration, Rate, Setup, Share, Time};
+use skyhaul_cc::{registry, Bytes, Controller, Duration, PathHistory, Rate, Setup, Share, Time};
 use skyhaul_sim::scenario::{RateBase, Scenario};
 use skyhaul_sim::tcp::{AckOptions, SackBlocks, TcpOptions};
 use skyhaul_sim::world::{Flow, World};
@@ -58,7 +58,7 @@ impl Contender<'_> {
         let own = |start| Some(Box::new(Skyhaul::new(&setup, start, Policy::Share)) as Box<dyn Controller>);
         let own = match name {
             "skyhaul" | "plain" => own(Start::Cold),
-            "warm" => own(Start::Warm { rate: self.rate, rtt }),
+            "warm" => own(Start::Warm(PathHistory::of(self.rate, rtt))),
             "known" => own(Start::Known(self.rate)),
             _ => None,
         };

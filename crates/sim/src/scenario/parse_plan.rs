@@ -1,6 +1,6 @@
 //! The parts of a scenario that say who sends: `[tcp]`, `[[flows]]`, `[sweep]`, controllers, duration.
 
-use skyhaul_cc::registry;
+use skyhaul_cc::registry::{self, Contender, UnknownController};
 use skyhaul_cc::units::{Bytes, Duration};
 
 use super::parse::{ber, length, share, transfer, Result};
@@ -168,14 +168,17 @@ pub(super) fn check(scenario: &Scenario, root: &Table<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The name of a controller.
+/// A controller, with its start where that matters: `skyhaul/warm`.
 fn controller(found: &Found<'_>) -> Result<String> {
     let name = found.text()?;
-    if !registry::names().any(|known| known == name) {
-        let known = registry::names().collect::<Vec<_>>().join(", ");
-        return Err(found.expected(format_args!("a controller: one of {known}")));
+    match name.parse::<Contender>() {
+        Ok(contender) => Ok(contender.to_string()),
+        Err(UnknownController::Name(_)) => {
+            let known = registry::names().collect::<Vec<_>>().join(", ");
+            Err(found.expected(format_args!("a controller: one of {known}")))
+        }
+        Err(_) => Err(found.expected("a controller or one with its start, such as \"skyhaul/warm\"")),
     }
-    Ok(name.to_owned())
 }
 
 fn size(found: &Found<'_>, least: Bytes, most: Bytes) -> Result<Bytes> {

@@ -79,7 +79,7 @@ mod traffic;
 pub use learning::{Growth, ALPHA, DELTA, GAMMA};
 pub use traffic::{Moments, PathRecord, TrafficMonitor};
 
-use crate::controller::{Controller, Setup, Snapshot};
+use crate::controller::{Controller, PathHistory, Setup, Snapshot};
 use crate::event::{Ack, Judgement, Loss, Sent, Signal};
 use crate::parts::{scaled, WindowedMax};
 use crate::units::{Bytes, Duration, Rate, Time};
@@ -178,8 +178,8 @@ pub struct Boost {
     learning: Learning,
     monitor: LossMonitor,
     traffic: TrafficMonitor,
-    /// What another flow has learnt of this path, until the first round trip has confirmed it.
-    known: Option<PathRecord>,
+    /// Rate and round trip that another flow has learnt here, until the first round trip has confirmed them.
+    known: Option<(Rate, Duration)>,
     round_trip: RoundTrip,
     best: WindowedMax<Rate>,
     /// Greatest amount that one ACK covered.
@@ -237,11 +237,20 @@ impl Boost {
 
     /// The same on a path that another flow has learnt: it starts with what the path holds, at the path's rate,
     /// instead of finding both. A first round trip that differs by a quarter forgets all that.
-    pub fn knowing(mut self, path: &PathRecord) -> Self {
+    pub fn knowing(self, path: &PathRecord) -> Self {
+        self.knowing_rate(path.bandwidth, path.least)
+    }
+
+    /// The same with what a connection before has left of the path.
+    pub fn remembering(self, history: &PathHistory) -> Self {
+        self.knowing_rate(history.rate.scale(history.start_share(1.0)), history.min_rtt)
+    }
+
+    fn knowing_rate(mut self, rate: Rate, least: Duration) -> Self {
         if self.variant == Variant::Discriminating {
-            let pipe = segments(path.bandwidth.bdp(path.least), self.mss);
+            let pipe = segments(rate.bdp(least), self.mss);
             self.window.set(self.window.segments().max(KNOWN_WINDOW * pipe));
-            self.known = Some(*path);
+            self.known = Some((rate, least));
             self.filling = false;
         }
         self
@@ -249,14 +258,14 @@ impl Boost {
 
     /// The first answer on a known path.
     fn confirm(&mut self, ack: &Ack) {
-        let Some(path) = self.known.take() else { return };
-        let (least, found) = (path.least.as_secs_f64(), ack.rtt.latest.as_secs_f64());
+        let Some((rate, least)) = self.known.take() else { return };
+        let (least, found) = (least.as_secs_f64(), ack.rtt.latest.as_secs_f64());
         if found > ETA * least || found * ETA < least {
             self.window.set(self.window.segments().min(LEAST));
             self.filling = true;
         } else {
-            self.learning.on_sample(path.bandwidth);
-            self.best.update(self.rounds, path.bandwidth);
+            self.learning.on_sample(rate);
+            self.best.update(self.rounds, rate);
         }
     }
 
@@ -520,7 +529,7 @@ impl Controller for Boost {
 
     fn pacing_rate(&self) -> Option<Rate> {
         let Some(smoothed) = self.smoothed else {
-            return self.known.map(|path| path.bandwidth.scale(KNOWN_PACE).max(Rate::bit(1)));
+            return self.known.map(|(rate, _)| rate.scale(KNOWN_PACE).max(Rate::bit(1)));
         };
         let rate = match (self.variant, self.round_trip.recent()) {
             (Variant::Literal, _) | (_, Duration::ZERO) => self.cwnd().per(smoothed),
@@ -538,6 +547,11 @@ impl Controller for Boost {
 
     fn path(&self) -> Option<PathRecord> {
         self.traffic.record()
+    }
+
+    fn history(&self) -> Option<PathHistory> {
+        // While the path is not full, the rate is that of the start.
+        self.traffic.record().filter(|_| !self.filling && self.known.is_none()).map(|record| record.history())
     }
 
     fn snapshot(&self) -> Snapshot {

@@ -10,6 +10,7 @@
 //! | random loss              | share of bytes whose loss was judged random                             |
 //! | available bandwidth      | greatest delivery rate of ten round trips                               |
 
+use crate::controller::PathHistory;
 use crate::event::{Ack, Judgement, Loss};
 use crate::parts::WindowedMax;
 use crate::units::{Bytes, Duration, Rate, Share, Time};
@@ -69,6 +70,19 @@ pub struct PathRecord {
     pub random_loss: Share,
     /// Greatest delivery rate lately, in payload.
     pub bandwidth: Rate,
+}
+
+impl PathRecord {
+    /// The part of it that every controller can begin with. The variation of the delay stands for the jitter,
+    /// although the queue has its part in it.
+    pub fn history(&self) -> PathHistory {
+        PathHistory {
+            loss: self.random_loss,
+            jitter: Duration::try_from_secs_f64(self.round_trip.deviation()).unwrap_or_default(),
+            reordered: self.reordered,
+            ..PathHistory::of(self.bandwidth, self.least)
+        }
+    }
 }
 
 /// Collects the features of one flow.

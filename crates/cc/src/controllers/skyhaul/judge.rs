@@ -21,6 +21,8 @@ const WEIGHT_MOST: f64 = 0.2;
 /// Loss beyond this is not learned and is congestion wherever it happened. The papers' worst link
 /// loses 8 %.
 const NOISE_MOST: f64 = 0.12;
+/// Packets that a remembered baseline stands for.
+const REMEMBERED: f64 = 500.0;
 /// Losses beyond the noise, in standard deviations, and two to spare.
 const DEVIATIONS: f64 = 3.0;
 const SPARE: f64 = 2.0;
@@ -48,6 +50,13 @@ pub(super) enum Run {
 }
 
 impl Judge {
+    /// Of a path that lost this share of the packets when it was last used; it weighs as much as the first
+    /// round.
+    pub fn expecting(noise: f64) -> Self {
+        let noise = noise.min(NOISE_MOST);
+        Judge { noise, learned: if noise > 0.0 { REMEMBERED } else { 0.0 }, ..Judge::default() }
+    }
+
     /// `p0`: share of packets that the path loses by itself.
     pub fn noise(&self) -> f64 {
         self.noise

@@ -22,6 +22,7 @@
 mod cruise;
 mod dip;
 mod emergency;
+mod history;
 mod judge;
 mod path;
 mod plain;
@@ -29,13 +30,14 @@ mod round;
 mod step;
 mod trains;
 
-use crate::controller::{Controller, Setup, Snapshot};
+use crate::controller::{Controller, PathHistory, Setup, Snapshot};
 use crate::event::{Ack, Loss, Report, Sent, Signal, Train};
-use crate::units::{Bytes, Duration, Rate, Time};
+use crate::units::{Bytes, Rate, Time};
 use crate::window::Window;
 use cruise::{target, Cruise, View};
 use dip::{Dips, Verdict};
 use emergency::Emergency;
+use history::Through;
 use judge::{Judge, Run};
 use path::{between, Path};
 use plain::{Plain, PlainFinding};
@@ -43,32 +45,29 @@ use round::{Finding, Round};
 use step::Steps;
 use trains::{packets, Sample, Trains};
 
+pub use crate::controller::Policy;
+
 /// What is known of the path before the first packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Start {
     /// Nothing: the first flight measures it.
     Cold,
-    /// What path memory has: sends at 0.85 of the rate at once, the first train validates.
-    Warm {
-        /// Rate of the link as the host counts packets.
-        rate: Rate,
-        /// Least round trip.
-        rtt: Duration,
-    },
+    /// What path memory has: sends at 0.85 of the rate at once, less with little confidence; the first train
+    /// validates.
+    Warm(PathHistory),
     /// The operator gives the rate: sends at it from the first packet on.
     Known(Rate),
 }
 
-/// How to get on with others on the link.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Policy {
-    /// The link is ours.
-    Exclusive,
-    /// Equal shares with flows of our own kind.
-    #[default]
-    Share,
-    /// Only what others leave.
-    Scavenge,
+impl Start {
+    /// The rate if it is given, else the history if there is one.
+    pub fn of(setup: &Setup) -> Self {
+        match (setup.link_rate, setup.history) {
+            (Some(rate), _) => Start::Known(rate),
+            (None, Some(history)) => Start::Warm(history),
+            (None, None) => Start::Cold,
+        }
+    }
 }
 
 /// The first estimate is taken at this share when both halves of the first flight agree: the round trip
@@ -162,6 +161,7 @@ pub struct Skyhaul {
     keep: Option<(f64, u32)>,
     /// Rounds in a row with a queue that trains deny.
     odd_rounds: u32,
+    through: Through,
 }
 
 impl Skyhaul {
@@ -170,7 +170,9 @@ impl Skyhaul {
         let mss = Bytes(setup.mss.0.max(1));
         let (given, given_rtt) = match start {
             Start::Cold => (None, setup.initial_rtt),
-            Start::Warm { rate, rtt } => (Some(WARM * packets(rate, mss)), rtt),
+            Start::Warm(history) => {
+                (Some(history.start_share(WARM) * packets(history.rate, mss)), history.min_rtt)
+            }
             Start::Known(rate) => (Some(packets(rate, mss)), setup.initial_rtt),
         };
         Skyhaul {
@@ -189,7 +191,10 @@ impl Skyhaul {
             trains: Trains::new(setup.mss),
             available: None,
             cruise: Cruise::new(),
-            judge: Judge::default(),
+            judge: match start {
+                Start::Warm(history) => Judge::expecting(history.loss.value()),
+                Start::Cold | Start::Known(_) => Judge::default(),
+            },
             emergency: Emergency::default(),
             fell_at: None,
             dips: Dips::default(),
@@ -202,6 +207,7 @@ impl Skyhaul {
             before: [(0.0, 0.0); 2],
             keep: None,
             odd_rounds: 0,
+            through: Through::default(),
         }
     }
 
@@ -416,6 +422,9 @@ impl Skyhaul {
             return;
         }
         let congested = self.judge.is_congested(finding, target);
+        if self.phase == Phase::Cruise && !finding.app_limited {
+            self.through.hear(rate);
+        }
         let noisy = self.is_noisy();
         if noisy && followed(before, rate) && !self.is_shared(finding.now, SHARED_GROWTH) {
             self.path.learn_offset(0.9 * finding.least);
@@ -500,6 +509,7 @@ impl Skyhaul {
             return;
         }
         self.plain.full = true;
+        self.plain.learnt = Some((rate, round_trip));
         let view = View {
             window: self.window.segments(),
             round_trip,
@@ -585,6 +595,13 @@ impl Controller for Skyhaul {
             self.round.app_limited |= ack.app_limited;
             return;
         }
+        if !std::mem::replace(&mut self.plain.answered, true) {
+            if let Some(given) = self.given {
+                // What is too much makes a queue and is taken back; what is too little grows.
+                self.window.set(given * ack.rtt.min.as_secs_f64());
+                self.plain.full = true;
+            }
+        }
         if let Some(finding) = self.plain.hear(ack, self.mss) {
             self.end_plain_round(&finding);
         }
@@ -601,7 +618,7 @@ impl Controller for Skyhaul {
 
     fn cwnd(&self) -> Bytes {
         let mut window = self.effective();
-        match self.given.filter(|_| !self.is_measured() && self.phase == Phase::First && !self.plain.full) {
+        match self.given.filter(|_| !self.is_measured() && !self.plain.answered) {
             Some(rate) => window = self.unanswered(rate),
             None if self.rich && self.phase != Phase::First => {
                 let train = self.trains.capacity().map_or(0.0, Trains::length);
@@ -617,12 +634,16 @@ impl Controller for Skyhaul {
     }
 
     fn pacing_rate(&self) -> Option<Rate> {
-        let given = self.given.filter(|_| self.phase == Phase::First);
+        let given = self.given.filter(|_| self.phase == Phase::First && !self.plain.answered);
         match given {
             Some(rate) => Some(trains::rate(rate, self.mss)),
             None if self.rich => Some(trains::rate(PACE_GAIN * self.pace(), self.mss)),
             None => None,
         }
+    }
+
+    fn history(&self) -> Option<PathHistory> {
+        self.learnt()
     }
 
     fn snapshot(&self) -> Snapshot {

@@ -18,6 +18,8 @@ const JITTER_STEP: f64 = 1.0 / 16.0;
 const JITTER_LEAST: f64 = 1e-5;
 /// The feedback delay of a round is forgotten by this factor per round.
 const EXTRA_DECAY: f64 = 0.8;
+/// The share of reordered packets is an average over so many.
+const REORDERING_MEMORY: f64 = 2_000.0;
 /// Feedback delay that is believed at most, in round trips.
 const EXTRA_MOST: f64 = 1.0;
 
@@ -35,6 +37,9 @@ pub(super) struct Path {
     jitter: f64,
     extra: f64,
     extra_now: f64,
+    /// The latest arrival so far, and the share of packets that came before one sent earlier.
+    newest: Option<Time>,
+    reordered: f64,
 }
 
 impl Path {
@@ -49,6 +54,8 @@ impl Path {
             jitter: JITTER_LEAST,
             extra: 0.0,
             extra_now: 0.0,
+            newest: None,
+            reordered: 0.0,
         }
     }
 
@@ -56,6 +63,9 @@ impl Path {
     pub fn hear(&mut self, report: &Report, received_at: Time) -> f64 {
         let owd = between(report.sent_at, received_at);
         let at = position(report.now);
+        let before = f64::from(self.newest.is_some_and(|newest| received_at < newest));
+        self.reordered += (before - self.reordered) / REORDERING_MEMORY;
+        self.newest = self.newest.max(Some(received_at));
         self.base.update(at, owd);
         let base = self.base.get().unwrap_or(owd);
         match self.compared {
@@ -101,6 +111,11 @@ impl Path {
     /// How long acknowledgments are held back beyond the round trip at worst.
     pub fn extra(&self) -> f64 {
         self.extra.max(self.extra_now)
+    }
+
+    /// Share of packets that overtook one sent before them.
+    pub fn reordered(&self) -> f64 {
+        self.reordered
     }
 
     /// Median difference of delays a few packets apart.

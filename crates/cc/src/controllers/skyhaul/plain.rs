@@ -34,8 +34,12 @@ pub(super) struct Plain {
     app_limited: bool,
     best: f64,
     flat: u32,
+    /// There was an answer.
+    pub answered: bool,
     /// The rate has stopped growing.
     pub full: bool,
+    /// Rate and round trip of the newest round after that.
+    pub learnt: Option<(f64, f64)>,
 }
 
 impl Plain {
@@ -51,7 +55,8 @@ impl Plain {
                 rate: self.rate,
                 app_limited: self.app_limited || ack.app_limited,
             });
-            *self = Plain { best: self.best, flat: self.flat, full: self.full, ..Plain::default() };
+            let Plain { best, flat, answered, full, learnt, .. } = *self;
+            *self = Plain { best, flat, answered, full, learnt, ..Plain::default() };
         }
         let queue = (ack.rtt.latest.as_secs_f64() - round_trip).max(0.0);
         self.queue = Some(self.queue.map_or(queue, |least| least.min(queue)));

@@ -151,6 +151,18 @@ impl Trains {
         !self.bursts.is_empty() && most < TRUSTED * least
     }
 
+    /// How many bursts are remembered.
+    pub fn bursts(&self) -> usize {
+        self.bursts.len()
+    }
+
+    /// Half the distance of the remembered bursts' extremes, as a share of their median.
+    pub fn spread(&self) -> f64 {
+        let least = self.bursts.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = self.bursts.iter().copied().fold(0.0, f64::max);
+        self.capacity().map_or(0.0, |median| 0.5 * (most - least) / median.max(1e-9))
+    }
+
     /// When trains last spoke of others on the link.
     pub fn shared_at(&self) -> Option<Time> {
         self.shared_at
