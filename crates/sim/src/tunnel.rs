@@ -9,11 +9,11 @@ use crate::play::history;
 use crate::scenario::{Dir, Scenario};
 use bytes::{Bytes as Data, BytesMut};
 use skyhaul_cc::registry::{self, Contender, UnknownController};
-use skyhaul_cc::{Bytes, Duration, Setup, Time};
+use skyhaul_cc::{Bytes, Duration, Rate, Setup, Time};
 use skyhaul_pep::auth::SecretKey;
 use skyhaul_pep::frame::{Class, Open, Refusal, Target};
 use skyhaul_pep::{Config, Epoch, Event, FlowId, PeerId, Read, SetupError, Tuning, Tunnel};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -52,6 +52,8 @@ impl Transfer {
 pub enum Reader {
     /// Reads whatever comes.
     Eager,
+    /// Takes a piece when it is done with the one before, at this rate.
+    Paced(Rate),
     /// Never reads.
     Stopped,
     /// Refuses the connection.
@@ -164,6 +166,10 @@ pub struct Pair {
     ends: [End; 2],
     links: [Link; 2],
     air: Events<(usize, Vec<u8>)>,
+    /// Pieces that paced readers are at: end, flow, transfer and bytes.
+    at_readers: Events<(usize, FlowId, usize, Data)>,
+    /// Transfers whose reader is at a piece.
+    reading: BTreeSet<usize>,
     now: Time,
     transfers: Vec<Transfer>,
     outcomes: Vec<Outcome>,
@@ -199,6 +205,8 @@ impl Pair {
             ends,
             links: [scenario.link(Dir::Forward, plan.seed), scenario.link(Dir::Back, plan.seed)],
             air: Events::new(),
+            at_readers: Events::new(),
+            reading: BTreeSet::new(),
             now: Time::ZERO,
             transfers,
             outcomes,
@@ -222,7 +230,8 @@ impl Pair {
             let arrival = self.air.next_at();
             let wakes = [TERMINAL, GATEWAY].map(|side| self.ends[side].tunnel.poll_timeout());
             let start = self.next_start();
-            let next = [arrival, wakes[0], wakes[1], start].into_iter().flatten().min();
+            let read = self.at_readers.next_at();
+            let next = [arrival, wakes[0], wakes[1], start, read].into_iter().flatten().min();
             let Some(next) = next.filter(|&next| next <= until) else { break };
             self.now = self.now.max(next);
             if arrival == Some(next) {
@@ -230,6 +239,15 @@ impl Pair {
                     let from = self.ends[1 - side].address;
                     let data = BytesMut::from(&bytes[..]);
                     self.ends[side].tunnel.handle_datagram(self.now, from, None, None, data);
+                    self.settle(side);
+                }
+                continue;
+            }
+            if read == Some(next) {
+                if let Some((_, (side, flow, index, data))) = self.at_readers.pop() {
+                    self.reading.remove(&index);
+                    self.deliver(side, flow, index, &data);
+                    self.read(side, flow, index);
                     self.settle(side);
                 }
                 continue;
@@ -304,20 +322,19 @@ impl Pair {
     }
 
     fn read(&mut self, side: usize, flow: FlowId, index: usize) {
-        if self.transfers[index].reader != Reader::Eager {
+        let reader = self.transfers[index].reader;
+        if !matches!(reader, Reader::Eager | Reader::Paced(_)) || self.reading.contains(&index) {
             return;
         }
         loop {
             match self.ends[side].tunnel.read(flow) {
                 Read::Data(data) => {
-                    let mut offset = self.outcomes[index].delivered;
-                    for part in data.chunks(PATTERN) {
-                        self.outcomes[index].corrupt |= self.piece(offset, part.len()) != part;
-                        offset += part.len() as u64;
+                    if let Reader::Paced(rate) = reader {
+                        self.reading.insert(index);
+                        let done = self.now + rate.time_for(Bytes(data.len() as u64));
+                        return self.at_readers.schedule(done, (side, flow, index, data));
                     }
-                    self.outcomes[index].delivered = offset;
-                    self.outcomes[index].first_byte.get_or_insert(self.now);
-                    self.ends[side].tunnel.consumed(flow, data.len());
+                    self.deliver(side, flow, index, &data);
                 }
                 Read::End => {
                     self.ends[side].tunnel.end_consumed(flow);
@@ -328,6 +345,18 @@ impl Pair {
                 Read::Pending | Read::Reset => return,
             }
         }
+    }
+
+    /// The receiving application has done with a piece.
+    fn deliver(&mut self, side: usize, flow: FlowId, index: usize, data: &[u8]) {
+        let mut offset = self.outcomes[index].delivered;
+        for part in data.chunks(PATTERN) {
+            self.outcomes[index].corrupt |= self.piece(offset, part.len()) != part;
+            offset += part.len() as u64;
+        }
+        self.outcomes[index].delivered = offset;
+        self.outcomes[index].first_byte.get_or_insert(self.now);
+        self.ends[side].tunnel.consumed(flow, data.len());
     }
 
     /// Works off events and sends until nothing changes.
