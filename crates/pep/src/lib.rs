@@ -10,6 +10,7 @@ pub mod exceptions;
 pub mod fec;
 pub mod frame;
 pub mod limits;
+pub mod memory;
 mod reassembly;
 mod session;
 mod tunnel;
@@ -17,4 +18,6 @@ mod tunnel;
 pub use channel::{ChannelStats, Epoch, Tuning};
 pub use quinn_proto::EcnCodepoint;
 pub use session::Read;
-pub use tunnel::{Batch, Config, ControllerFactory, DownReason, Event, FlowId, PeerId, SetupError, Tunnel};
+pub use tunnel::{
+    Batch, Config, ControllerFactory, DownReason, Event, FlowId, PeerId, SetupError, Tunnel, Way,
+};
