@@ -209,7 +209,7 @@ fn pep_config(config: &Config, secret: &SecretKey) -> skyhaul_pep::Config {
     skyhaul_pep::Config {
         secret: secret.clone(),
         peers: config.peers.iter().map(|peer| peer.key).collect(),
-        controller: Arc::new(move || {
+        controller: Arc::new(move |_| {
             registry::build(&name, &setup).expect("End::new has built the same controller before")
         }),
         tuning: Tuning {

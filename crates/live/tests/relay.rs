@@ -24,7 +24,7 @@ fn config(secret: &SecretKey, peer: &SecretKey) -> Config {
     Config {
         secret: secret.clone(),
         peers: vec![peer.public()],
-        controller: Arc::new(move || registry::build("rate", &setup).unwrap()),
+        controller: Arc::new(move |_| registry::build("rate", &setup).unwrap()),
         tuning: Tuning { initial_rtt: Duration::from_millis(20), ..Tuning::default() },
         memory: Bytes::mib(8),
         seed: None,

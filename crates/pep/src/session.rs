@@ -134,6 +134,10 @@ impl Session {
         self.channel.stats()
     }
 
+    pub(crate) fn history(&self) -> Option<skyhaul_cc::PathHistory> {
+        self.channel.history()
+    }
+
     /// Bytes of flow data in this end's memory: received and not passed on, queued and not sent.
     pub(crate) fn held(&self) -> (u64, u64) {
         (self.held, self.flows.queued)

@@ -17,14 +17,24 @@ use quinn_proto::{
     ClientConfig, ConnectionError, ConnectionHandle, DatagramEvent, EcnCodepoint, Endpoint, EndpointConfig,
     Event as QuicEvent, HashedConnectionIdGenerator, Incoming, ServerConfig, Transmit,
 };
-use skyhaul_cc::{Bytes, Controller, Duration, Time};
+use skyhaul_cc::{Bytes, Controller, Duration, PathHistory, Time};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-/// Makes a controller for each new connection.
-pub type ControllerFactory = Arc<dyn Fn() -> Box<dyn Controller> + Send + Sync>;
+/// Makes a controller for each new connection. It is asked twice: when the connection begins, and when the
+/// other end has shown its key; only the second controller carries data.
+pub type ControllerFactory = Arc<dyn Fn(&Way) -> Box<dyn Controller> + Send + Sync>;
+
+/// Where a connection leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// The other end's key, once it is proven.
+    pub peer: Option<PublicKey>,
+    /// The other end's address.
+    pub remote: SocketAddr,
+}
 
 /// What one end is made of.
 #[derive(Clone)]
@@ -208,8 +218,8 @@ impl Tunnel {
         let peer = PeerId(self.next_peer);
         self.next_peer += 1;
         let remote = conn.remote_address();
-        let channel =
-            Channel::new(conn, prepared, (self.config.controller)(), self.config.tuning, self.epoch);
+        let controller = (self.config.controller)(&Way { peer: None, remote });
+        let channel = Channel::new(conn, prepared, controller, self.config.tuning, self.epoch);
         let memory = Memory { floor: FLOOR, pool: self.config.memory.0 };
         let session = Session::new(channel, memory);
         self.by_handle.insert(handle.0, peer);
@@ -412,6 +422,7 @@ impl Tunnel {
         };
         entry.up = true;
         let remote = entry.remote;
+        entry.session.channel().begin_with((self.config.controller)(&Way { peer: Some(key), remote }));
         self.events.push_back(Event::Up { peer, key, remote });
         // A peer that connects anew has lost its old channel, whatever we think of it.
         let old: Vec<PeerId> = (self.peers.iter())
@@ -624,6 +635,12 @@ impl Tunnel {
     /// Figures of a channel, while it exists.
     pub fn stats(&self, peer: PeerId) -> Option<ChannelStats> {
         self.peers.get(&peer).map(|entry| entry.session.stats())
+    }
+
+    /// What a channel's controller has learnt of its path by now, for the next connection there; nothing
+    /// until it is sure.
+    pub fn history(&self, peer: PeerId) -> Option<PathHistory> {
+        self.peers.get(&peer).and_then(|entry| entry.session.history())
     }
 
     /// Flow data in memory here, over all channels: received and not passed on, taken and not sent.

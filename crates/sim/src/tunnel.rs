@@ -119,7 +119,7 @@ impl Plan {
             Ok(Config {
                 secret: secret.clone(),
                 peers: vec![peer.public()],
-                controller: Arc::new(move || controller.clone()),
+                controller: Arc::new(move |_| controller.clone()),
                 tuning: Tuning { initial_rtt: rtt, ..Tuning::default() },
                 memory: Bytes::mib(96),
                 seed: Some([1 + index(dir) as u8; 32]),

@@ -27,7 +27,7 @@ fn plan(scenario: &Scenario, controller: &'static str) -> Plan {
         Config {
             secret: secret.clone(),
             peers: vec![peer.public()],
-            controller: Arc::new(move || registry::build(controller, &setup).unwrap()),
+            controller: Arc::new(move |_| registry::build(controller, &setup).unwrap()),
             tuning: Tuning { initial_rtt: rtt, ..Tuning::default() },
             memory: Bytes::mib(96),
             seed: Some([seed; 32]),
@@ -116,7 +116,7 @@ fn more_than_a_thousand_holes_in_one_stream_do_not_end_the_connection() {
     let mut plan = plan(&scenario, "rate");
     let setup =
         Setup { link_rate: Some(Rate::mbit(150)), initial_rtt: scenario.rtt(), ..Setup::new(Bytes(1500)) };
-    plan.terminal.controller = Arc::new(move || registry::build("rate", &setup).unwrap());
+    plan.terminal.controller = Arc::new(move |_| registry::build("rate", &setup).unwrap());
     let mut pair = Pair::new(&scenario, plan, vec![Transfer::new(Dir::Forward, 32 * MIB)]).unwrap();
     pair.run(seconds(120));
     assert!(pair.counters(Dir::Forward).queue_full.packets > 1_500, "the trap was not sprung");

@@ -33,7 +33,7 @@ fn share_of_limit(scenario: &Scenario, controller: &'static str, mib: u64) -> f6
         Config {
             secret: secret.clone(),
             peers: vec![peer.public()],
-            controller: Arc::new(move || registry::build(controller, &setup).unwrap()),
+            controller: Arc::new(move |_| registry::build(controller, &setup).unwrap()),
             tuning: Tuning { initial_rtt: scenario.rtt(), ..Tuning::default() },
             memory: Bytes::mib(96),
             seed: Some([seed; 32]),

@@ -9,7 +9,9 @@
 use quinn_proto::congestion as quinn;
 use quinn_proto::RttEstimator as QuinnRtt;
 use skyhaul_cc::parts::{DeliveryEstimator, Episodes, PacketState, Rounds, RttEstimator};
-use skyhaul_cc::{Ack, Bytes, Controller, Duration, Loss, Rate, Sent, Share, Signal, Snapshot, Time};
+use skyhaul_cc::{
+    Ack, Bytes, Controller, Duration, Loss, PathHistory, Rate, Sent, Share, Signal, Snapshot, Time,
+};
 use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -144,6 +146,17 @@ impl Host {
             recent: (0, 0),
             disagreements: 0,
         }
+    }
+
+    /// Another controller, as long as this one has heard of nothing.
+    pub(super) fn begin_with(&mut self, controller: Box<dyn Controller>) {
+        if self.first_sent.is_none() {
+            self.controller = controller;
+        }
+    }
+
+    pub(super) fn history(&self) -> Option<PathHistory> {
+        self.controller.history()
     }
 
     /// Room for one more packet of this size?

@@ -11,7 +11,7 @@ use adapter::{Gate, GateFactory, Heard, Host};
 use backlog::{Backlog, Room};
 use pacer::Pacer;
 use quinn_proto::{Connection, ConnectionEvent, FrameStats, Transmit, TransportConfig, VarInt};
-use skyhaul_cc::{Bytes, Controller, Duration, Rtt, Share, Snapshot, Time};
+use skyhaul_cc::{Bytes, Controller, Duration, PathHistory, Rtt, Share, Snapshot, Time};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -453,6 +453,15 @@ impl Channel {
         if after.stream != before.stream {
             self.backlog.sent(size);
         }
+    }
+
+    /// The other end is known: this controller carries what is sent from now on.
+    pub(crate) fn begin_with(&mut self, controller: Box<dyn Controller>) {
+        self.host.begin_with(controller);
+    }
+
+    pub(crate) fn history(&self) -> Option<PathHistory> {
+        self.host.history()
     }
 
     pub(crate) fn stats(&self) -> ChannelStats {
