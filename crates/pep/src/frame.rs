@@ -200,10 +200,10 @@ impl fmt::Display for Malformed {
 impl std::error::Error for Malformed {}
 
 /// Reads from a slice and knows when it ended too early.
-struct Reader<'a>(&'a [u8]);
+pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 /// Not yet enough bytes.
-struct Short;
+pub(crate) struct Short;
 
 impl<'a> Reader<'a> {
     fn take(&mut self, n: usize) -> Result<&'a [u8], Short> {
@@ -217,7 +217,7 @@ impl<'a> Reader<'a> {
     fn array<const N: usize>(&mut self) -> Result<[u8; N], Short> {
         self.take(N)?.try_into().map_err(|_| Short)
     }
-    fn varint(&mut self) -> Result<u64, Short> {
+    pub(crate) fn varint(&mut self) -> Result<u64, Short> {
         let first = *self.0.first().ok_or(Short)?;
         let raw = self.take(1 << (first >> 6))?;
         let tail = raw[1..].iter().fold(u64::from(first & 0x3f), |n, &b| n << 8 | u64::from(b));
@@ -237,7 +237,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn put_varint(out: &mut Vec<u8>, n: u64) {
+pub(crate) fn put_varint(out: &mut Vec<u8>, n: u64) {
     let n = n.min((1 << 62) - 1);
     match n {
         0..=0x3f => out.push(n as u8),

@@ -13,6 +13,7 @@ pub mod limits;
 pub mod memory;
 mod reassembly;
 mod session;
+pub mod shim;
 mod tunnel;
 
 pub use channel::{ChannelStats, Epoch, Tuning};

@@ -4,7 +4,7 @@
 mod flow;
 mod schedule;
 
-use crate::channel::{message, Channel, ChannelStats, Feed, RepairHints};
+use crate::channel::{message, Arrival, Channel, ChannelStats, Feed, RepairHints};
 use crate::credit::Pool;
 use crate::frame::{Control, Open, Refusal, Verdict, VERSION};
 use crate::reassembly::Reassembly;
@@ -169,8 +169,8 @@ impl Session {
         Control::Hello { version: VERSION, floor, pool, features }.encode(&mut self.flows.control_out);
     }
 
-    pub(crate) fn handle_event(&mut self, now: Time, event: ConnectionEvent) {
-        self.channel.handle_event(now, event);
+    pub(crate) fn handle_event(&mut self, now: Time, event: ConnectionEvent, arrival: Option<Arrival>) {
+        self.channel.handle_event(now, event, arrival);
     }
 
     /// Messages have come.

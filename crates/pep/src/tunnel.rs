@@ -8,10 +8,11 @@ pub use event::{DownReason, Event, FlowId, PeerId};
 
 use crate::auth::tls::{self, RefusedKeys, SERVER_NAME};
 use crate::auth::{PublicKey, SecretKey};
-use crate::channel::{datagram_size, prepare, Channel, ChannelStats, Epoch, Prepared, Tuning};
+use crate::channel::{datagram_size, prepare, Arrival, Channel, ChannelStats, Epoch, Prepared, Tuning};
 use crate::frame::{Open, Refusal};
 use crate::session::{code, Memory, Read, Session, SessionEvent, StreamNumber};
-use bytes::{Bytes as Data, BytesMut};
+use crate::shim::{Header, Kind, HEADER};
+use bytes::{Buf, Bytes as Data, BytesMut};
 use quinn_proto::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn_proto::{
     ClientConfig, ConnectionError, ConnectionHandle, DatagramEvent, EcnCodepoint, Endpoint, EndpointConfig,
@@ -246,23 +247,33 @@ impl Tunnel {
         }
     }
 
-    /// A datagram came in.
+    /// A datagram came in; `received_at` is when the system says it did, where that is known better than
+    /// by `now`.
     pub fn handle_datagram(
         &mut self,
         now: Time,
+        received_at: Option<Time>,
         remote: SocketAddr,
         local_ip: Option<IpAddr>,
         ecn: Option<EcnCodepoint>,
-        data: BytesMut,
+        mut data: BytesMut,
     ) {
         let mut response = Vec::new();
         self.now = self.now.max(now);
+        let mut arrival = None;
+        if Header::is_there(&data) {
+            let Some(header) = Header::decode(&data).filter(|header| header.kind == Kind::Packet) else {
+                return;
+            };
+            arrival = Some(Arrival { header, at: received_at.unwrap_or(now) });
+            data.advance(HEADER);
+        }
         let instant = self.epoch.instant(now);
         match self.endpoint.handle(instant, remote, local_ip, ecn, data, &mut response) {
             Some(DatagramEvent::ConnectionEvent(handle, event)) => {
                 let Some(&peer) = self.by_handle.get(&handle.0) else { return };
                 if let Some(entry) = self.peers.get_mut(&peer) {
-                    entry.session.handle_event(now, event);
+                    entry.session.handle_event(now, event, arrival);
                     self.unsettled.insert(peer);
                 }
             }

@@ -238,7 +238,7 @@ impl Pair {
                 if let Some((_, (side, bytes))) = self.air.pop() {
                     let from = self.ends[1 - side].address;
                     let data = BytesMut::from(&bytes[..]);
-                    self.ends[side].tunnel.handle_datagram(self.now, from, None, None, data);
+                    self.ends[side].tunnel.handle_datagram(self.now, None, from, None, None, data);
                     self.settle(side);
                 }
                 continue;

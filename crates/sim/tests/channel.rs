@@ -79,8 +79,8 @@ fn a_file_crosses_the_geo_link_intact_and_near_the_limit() {
     assert_intact(&mut pair);
     let goodput = pair.outcomes()[0].goodput().unwrap();
     let limit = scenario.limit(Bytes(128 * MIB));
-    // What is lost last is repaired one round trip later: 7.85 s become 8.4 s.
-    assert!(goodput.as_f64() > 0.92 * limit.as_f64(), "{goodput} of {limit}");
+    // What is lost last is repaired one round trip later, or two: 7.85 s become 8.4 to 8.9 s.
+    assert!(goodput.as_f64() > 0.87 * limit.as_f64(), "{goodput} of {limit}");
     assert!(goodput <= limit, "{goodput} of {limit}");
 }
 

@@ -320,7 +320,7 @@ impl Driver {
             let departures = &mut self.departures;
             let any = self.socket.receive(|datagram| {
                 departures.heard_from(datagram.from);
-                tunnel.handle_datagram(now, datagram.from, datagram.to, datagram.ecn, datagram.bytes);
+                tunnel.handle_datagram(now, None, datagram.from, datagram.to, datagram.ecn, datagram.bytes);
             })?;
             if !any {
                 drained = true;

@@ -10,7 +10,8 @@ use quinn_proto::congestion as quinn;
 use quinn_proto::RttEstimator as QuinnRtt;
 use skyhaul_cc::parts::{DeliveryEstimator, Episodes, PacketState, Rounds, RttEstimator};
 use skyhaul_cc::{
-    Ack, Bytes, Controller, Duration, Loss, PathHistory, Rate, Sent, Share, Signal, Snapshot, Time,
+    Ack, Bytes, Controller, Duration, Loss, PathHistory, Rate, Report, Sent, Share, Signal, Snapshot, Time,
+    Train,
 };
 use std::any::Any;
 use std::collections::VecDeque;
@@ -99,7 +100,10 @@ const RECENT: u64 = 16_384;
 #[derive(Clone, Copy, Debug)]
 struct Record {
     at: Time,
+    /// Bytes on the wire, headers below QUIC counted.
     bytes: Bytes,
+    /// Bytes as QUIC counts them.
+    quic: Bytes,
     state: PacketState,
     outstanding: bool,
 }
@@ -171,11 +175,12 @@ impl Host {
             .unwrap_or_else(|| self.controller.cwnd().per(self.rtt.rtt().smoothed).scale(1.25))
     }
 
-    pub(super) fn on_sent(&mut self, at: Time, bytes: Bytes) {
+    /// A packet left: its bytes on the wire, and those that QUIC counts.
+    pub(super) fn on_sent(&mut self, at: Time, bytes: Bytes, quic: Bytes) {
         self.first_sent.get_or_insert(at);
         let state = self.delivery.on_sent(at, self.in_flight);
         self.in_flight += bytes;
-        self.records.push_back(Record { at, bytes, state, outstanding: true });
+        self.records.push_back(Record { at, bytes, quic, state, outstanding: true });
         self.controller.on_sent(&Sent { now: at, bytes, in_flight: self.in_flight });
     }
 
@@ -184,21 +189,24 @@ impl Host {
         self.delivery.mark_app_limited(self.in_flight);
     }
 
-    /// Works off what quinn-proto said; `time` turns its clock into ours, `overhead` is the header
-    /// bytes below QUIC that we count and it does not.
-    pub(super) fn hear(
-        &mut self,
-        now: Time,
-        heard: &[Heard],
-        time: impl Fn(Instant) -> Time,
-        overhead: Bytes,
-    ) {
+    /// The far end reported what became of a packet.
+    pub(super) fn on_report(&mut self, report: &Report) {
+        self.controller.on_report(report);
+    }
+
+    /// A train to begin with the packet that is about to leave, if one is due.
+    pub(super) fn poll_train(&mut self, now: Time) -> Option<Train> {
+        self.controller.poll_train(now)
+    }
+
+    /// Works off what quinn-proto said; `time` turns its clock into ours.
+    pub(super) fn hear(&mut self, now: Time, heard: &[Heard], time: impl Fn(Instant) -> Time) {
         for &what in heard {
             match what {
                 Heard::Acked { sent } => self.acked_packet(now, time(sent)),
                 Heard::AckEnd => self.ack_end(now),
                 Heard::Lost { sent, persistent, bytes } => {
-                    self.lost(now, time(sent), persistent, Bytes(bytes), overhead);
+                    self.lost(now, time(sent), persistent, Bytes(bytes));
                 }
             }
         }
@@ -243,22 +251,23 @@ impl Host {
         self.controller.on_ack(&ack);
     }
 
-    fn lost(&mut self, now: Time, sent_at: Time, persistent: bool, counted: Bytes, overhead: Bytes) {
+    fn lost(&mut self, now: Time, sent_at: Time, persistent: bool, counted: Bytes) {
         if self.first_sent.is_none_or(|first| sent_at < first) {
             return;
         }
-        let mut lost = Bytes::ZERO;
+        let (mut lost, mut lost_quic) = (Bytes::ZERO, Bytes::ZERO);
         let mut packets = 0;
         let mut newest = None;
         if counted > Bytes::ZERO {
             for record in self.records.iter_mut().take_while(|record| record.at <= sent_at) {
                 if std::mem::take(&mut record.outstanding) {
                     lost += record.bytes;
+                    lost_quic += record.quic;
                     packets += 1;
                     newest = Some(record.at);
                 }
             }
-            if lost != counted + overhead * packets {
+            if lost_quic != counted {
                 self.disagreements += 1;
             }
             self.in_flight -= lost;

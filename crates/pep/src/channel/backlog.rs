@@ -52,6 +52,11 @@ impl Backlog {
         self.first = self.first.saturating_sub(payload - again);
     }
 
+    /// Whether nothing is left to send.
+    pub(super) fn is_empty(&self) -> bool {
+        self.first == 0 && self.again == 0
+    }
+
     /// A poll found nothing to send: only what was just `fed` is left.
     pub(super) fn found_empty(&mut self, fed: u64) {
         *self = Backlog { first: fed, again: 0 };

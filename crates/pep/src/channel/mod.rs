@@ -7,11 +7,12 @@ mod pacer;
 
 use crate::frame::feature;
 use crate::session::Wanted;
+use crate::shim::{Book, Header, Kind, Listener, PathStats, Report, HEADER};
 use adapter::{Gate, GateFactory, Heard, Host};
 use backlog::{Backlog, Room};
 use pacer::Pacer;
 use quinn_proto::{Connection, ConnectionEvent, FrameStats, Transmit, TransportConfig, VarInt};
-use skyhaul_cc::{Bytes, Controller, Duration, PathHistory, Rtt, Share, Snapshot, Time};
+use skyhaul_cc::{Bytes, Controller, Duration, PathHistory, Rate, Rtt, Share, Snapshot, Time, Train};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -103,7 +104,8 @@ pub(crate) struct Prepared {
 pub(crate) fn prepare(tuning: &Tuning, v6: bool) -> Prepared {
     let gate = Arc::new(Gate::default());
     gate.set(true);
-    let datagram = datagram_size(tuning.mtu, v6);
+    let header = if tuning.shim { HEADER as u16 } else { 0 };
+    let datagram = datagram_size(tuning.mtu - header, v6);
     let mut ack = quinn_proto::AckFrequencyConfig::default();
     ack.ack_eliciting_threshold(tuning.ack_every.into())
         .max_ack_delay(Some(tuning.ack_delay))
@@ -150,6 +152,8 @@ pub struct ChannelStats {
     pub datagrams_sent: u64,
     /// Datagrams received.
     pub datagrams_received: u64,
+    /// What the far end reports of the path to it; nothing without a datagram shim.
+    pub path: Option<PathStats>,
 }
 
 /// What holds the next datagram back.
@@ -188,6 +192,27 @@ pub(crate) struct Channel {
     eliciting_received: u64,
     /// What both ends understand, by their hellos.
     agreed: u64,
+    /// What was sent with a header, and what came with one.
+    book: Book,
+    listener: Listener,
+    /// Messages read so far: a datagram with nothing else needs no report.
+    messages_received: u64,
+    train: Option<UnderWay>,
+}
+
+/// A train of which some packets have yet to leave.
+#[derive(Clone, Copy, Debug)]
+struct UnderWay {
+    train: Train,
+    left: u32,
+    next_departure: Time,
+}
+
+/// The header a datagram came under, and when it came, by the most exact clock there is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    pub(crate) header: Header,
+    pub(crate) at: Time,
 }
 
 /// Where stream data comes from, just in time.
@@ -253,6 +278,10 @@ impl Channel {
             frames_sent: FrameStats::default(),
             eliciting_received: 0,
             agreed: 0,
+            book: Book::default(),
+            listener: Listener::default(),
+            messages_received: 0,
+            train: None,
         }
     }
 
@@ -285,12 +314,20 @@ impl Channel {
     }
 
     /// A datagram for this connection arrived.
-    pub(crate) fn handle_event(&mut self, now: Time, event: ConnectionEvent) {
+    pub(crate) fn handle_event(&mut self, now: Time, event: ConnectionEvent, arrival: Option<Arrival>) {
         self.conn.handle_event(event);
-        let received = eliciting(&self.conn.stats().frame_rx);
-        if std::mem::replace(&mut self.eliciting_received, received) != received {
+        let frames = self.conn.stats().frame_rx;
+        let received = eliciting(&frames);
+        let before = std::mem::replace(&mut self.eliciting_received, received);
+        let messages_before = std::mem::replace(&mut self.messages_received, frames.datagram);
+        // QUIC has accepted it, so its header is believed.
+        if before != received {
             self.unacked += 1;
             self.unacked_since.get_or_insert(now);
+            if let Some(Arrival { header, at }) = arrival {
+                let others = received - before > frames.datagram - messages_before;
+                self.listener.on_arrival(&header, at, others);
+            }
         }
         self.work_off(now);
     }
@@ -315,7 +352,7 @@ impl Channel {
             }
         }
         let epoch = self.epoch;
-        self.host.hear(now, &self.heard, |instant| epoch.time(instant), self.overhead);
+        self.host.hear(now, &self.heard, |instant| epoch.time(instant));
         self.pacer.set_rate(self.host.pacing_rate(), now);
     }
 
@@ -324,13 +361,18 @@ impl Channel {
         let timer = self.conn.poll_timeout().map(|at| self.epoch.time(at));
         let own = match self.blocked {
             Blocked::Nothing => None,
-            Blocked::Pacer => Some(self.pacer.next()),
+            Blocked::Pacer => {
+                Some(self.train.map_or_else(|| self.pacer.next(), |train| train.next_departure))
+            }
             Blocked::Window => self.unacked_since.map(|since| since + self.tuning.ack_delay),
         };
-        match (timer, own) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        let report = self.has_shim().then(|| self.listener.due_at(self.host.rtt().smoothed)).flatten();
+        [timer, own, report].into_iter().flatten().min()
+    }
+
+    /// Whether datagrams carry headers.
+    fn has_shim(&self) -> bool {
+        self.agreed & feature::SHIM != 0
     }
 
     /// The next datagram, if one may and can leave now; `out` must be empty.
@@ -347,8 +389,9 @@ impl Channel {
         let mut offered = false;
         loop {
             self.blocked = if !self.host.has_window(self.packet) {
+                self.train = None;
                 Blocked::Window
-            } else if !self.pacer.ready(now) {
+            } else if !self.may_depart(now) {
                 Blocked::Pacer
             } else {
                 Blocked::Nothing
@@ -356,7 +399,8 @@ impl Channel {
             // quinn-proto sends no ACK while it has data that may not go, so a closed gate would keep
             // ACKs back and, with both ends at their windows, stop the connection: an ACK that is due
             // opens the gate for one datagram.
-            let open = self.blocked == Blocked::Nothing || self.ack_due(now);
+            let ack_due = self.ack_due(now);
+            let open = self.queue_report(now, ack_due) || self.blocked == Blocked::Nothing || ack_due;
             self.gate.set(open);
             if open {
                 let fed = match self.backlog.room(self.packet) {
@@ -367,9 +411,10 @@ impl Channel {
                 self.backlog.fed(fed);
             }
             let at = self.tick(now);
+            self.ask_for_train();
             let transmit = self.conn.poll_transmit(at, 1, out);
-            if let Some(transmit) = transmit {
-                self.sent(transmit.size);
+            if let Some(mut transmit) = transmit {
+                transmit.size = self.sent(transmit.size, out);
                 if self.blocked != Blocked::Nothing {
                     // One datagram, whether quinn-proto agreed that an ACK was due or not.
                     self.acknowledged();
@@ -379,6 +424,7 @@ impl Channel {
             if !open {
                 return None;
             }
+            self.train = None;
             let fed = feed.feed(&mut self.conn, Wanted::Any);
             self.backlog.found_empty(fed);
             if fed == 0 {
@@ -409,8 +455,66 @@ impl Channel {
         self.send_message(message::REPAIR, &repair)
     }
 
-    /// The other end reports what arrived.
-    pub(crate) fn hear_report(&mut self, _now: Time, _report: &[u8]) {}
+    /// May a datagram leave, for all the pacer or the train under way says?
+    fn may_depart(&mut self, now: Time) -> bool {
+        match self.train {
+            Some(train) => train.next_departure <= now,
+            None => self.pacer.ready(now),
+        }
+    }
+
+    /// Begins a train with the next datagram, if the controller wants one and there is data for it.
+    fn ask_for_train(&mut self) {
+        if self.has_shim()
+            && self.train.is_none()
+            && !self.backlog.is_empty()
+            && self.blocked == Blocked::Nothing
+        {
+            let now = self.last_sent;
+            self.train = (self.host.poll_train(now)).map(|train| UnderWay {
+                train,
+                left: train.packets,
+                next_departure: now,
+            });
+        }
+    }
+
+    /// Counts a datagram of the train under way; its number.
+    fn ride(&mut self, bytes: Bytes) -> Option<u32> {
+        let mut under_way = self.train.take()?;
+        let pace = under_way.train.pace.unwrap_or(Rate::MAX);
+        under_way.left = under_way.left.saturating_sub(1);
+        under_way.next_departure = self.last_sent + pace.time_for(bytes);
+        self.train = Some(under_way).filter(|under_way| under_way.left > 0);
+        Some(under_way.train.number)
+    }
+
+    /// Queues a report of what arrived, if one is due.
+    fn queue_report(&mut self, now: Time, ack_due: bool) -> bool {
+        let rtt = self.host.rtt().smoothed;
+        if !self.has_shim() || !self.listener.is_due(now, rtt, ack_due) {
+            return false;
+        }
+        let Some(room) = self.conn.datagrams().max_size().and_then(|size| size.checked_sub(1)) else {
+            return false;
+        };
+        let Some(report) = self.listener.report(rtt, room) else { return false };
+        self.book.count_report(report.len() + 1);
+        self.send_message(message::REPORT, &report)
+    }
+
+    /// The other end reports what arrived. What makes no sense is not heard: the controller then has only
+    /// what QUIC says.
+    pub(crate) fn hear_report(&mut self, now: Time, report: &[u8]) {
+        let rtt = self.host.rtt().smoothed;
+        if Report::decode(report).and_then(|report| self.book.hear(&report, rtt)).is_err() {
+            self.book.count_refused();
+        }
+        while let Some(fate) = self.book.next(now) {
+            self.host.on_report(&fate);
+        }
+        self.pacer.set_rate(self.host.pacing_rate(), now);
+    }
 
     /// Queues a message for the next datagram; false if it cannot be sent.
     fn send_message(&mut self, kind: u8, content: &[u8]) -> bool {
@@ -436,23 +540,39 @@ impl Channel {
         self.unacked_since = None;
     }
 
-    fn sent(&mut self, size: usize) {
+    /// A datagram leaves: puts a header in front of it if it counts; its size.
+    fn sent(&mut self, size: usize, out: &mut Vec<u8>) -> usize {
         let after = self.conn.stats().frame_tx;
         let before = std::mem::replace(&mut self.frames_sent, after);
-        let bytes = Bytes(size as u64) + self.overhead;
-        self.pacer.spend(bytes);
         if after.acks != before.acks {
             self.acknowledged();
-        }
-        // The datagram that ends the handshake holds packets of two kinds, which are lost and
-        // acknowledged apart; it is not worth a record.
-        let ends_handshake = after.crypto != before.crypto;
-        if eliciting(&after) != eliciting(&before) && !ends_handshake {
-            self.host.on_sent(self.last_sent, bytes);
         }
         if after.stream != before.stream {
             self.backlog.sent(size);
         }
+        // The datagram that ends the handshake holds packets of two kinds, which are lost and
+        // acknowledged apart; it is not worth a record.
+        let ends_handshake = after.crypto != before.crypto;
+        let counts = eliciting(&after) != eliciting(&before) && !ends_handshake;
+        let quic = Bytes(size as u64) + self.overhead;
+        if !counts || !self.has_shim() {
+            self.pacer.spend(quic);
+            if counts {
+                self.host.on_sent(self.last_sent, quic, Bytes(size as u64));
+            }
+            return size;
+        }
+        let bytes = quic + Bytes(HEADER as u64);
+        let train = self.ride(bytes);
+        let number = self.book.next_number();
+        self.book.on_sent(self.last_sent, bytes, train);
+        let header = Header::new(Kind::Packet, train.is_some(), number, self.last_sent).encode();
+        out.resize(size + HEADER, 0);
+        out.copy_within(..size, HEADER);
+        out[..HEADER].copy_from_slice(&header);
+        self.pacer.spend(bytes);
+        self.host.on_sent(self.last_sent, bytes, Bytes(size as u64));
+        size + HEADER
     }
 
     /// The other end is known: this controller carries what is sent from now on.
@@ -475,6 +595,7 @@ impl Channel {
             loss_disagreements: self.host.disagreements,
             datagrams_sent: quinn.udp_tx.datagrams,
             datagrams_received: quinn.udp_rx.datagrams,
+            path: self.has_shim().then(|| self.book.stats()),
         }
     }
 }

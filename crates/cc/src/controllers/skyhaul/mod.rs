@@ -80,6 +80,8 @@ const FIRST_UNCHECKED: f64 = 0.5;
 const CHECKED_PACKETS: f64 = 24.0;
 /// Packets that make a first estimate.
 const FIRST_PACKETS: f64 = 8.0;
+/// A flight leaves within so many seconds.
+const FLIGHT: f64 = 0.005;
 /// An available rate is taken at this share: the rest is found by the queue.
 const VALIDATED: f64 = 0.99;
 /// A jump is kept as it is if less than this share of the capacity is available.
@@ -138,6 +140,8 @@ pub struct Skyhaul {
     phase: Phase,
     rich: bool,
     started: Option<Time>,
+    /// When the first flight began, and how many packets left with it.
+    flight: (Time, f64),
     now: Time,
     path: Path,
     round: Round,
@@ -184,6 +188,7 @@ impl Skyhaul {
             phase: Phase::First,
             rich: false,
             started: None,
+            flight: (Time::ZERO, 0.0),
             now: Time::ZERO,
             path: Path::new(),
             round: Round::default(),
@@ -325,6 +330,12 @@ impl Skyhaul {
         if let Some(last) = &mut self.last {
             last.least = (last.least - longer).max(0.0);
         }
+    }
+
+    /// Whether the first flight was long enough to tell anything. A greeting or a request is not, and then
+    /// the next one is a burst again.
+    fn has_flown(&self) -> bool {
+        self.flight.1 >= FIRST_PACKETS
     }
 
     /// The first flight is coming in.
@@ -548,6 +559,9 @@ impl Controller for Skyhaul {
     fn on_sent(&mut self, sent: &Sent) {
         self.now = sent.now;
         self.started.get_or_insert(sent.now);
+        if self.phase == Phase::First && between(self.flight.0, sent.now) < FLIGHT {
+            self.flight.1 += 1.0;
+        }
     }
 
     fn on_report(&mut self, report: &Report) {
@@ -567,7 +581,7 @@ impl Controller for Skyhaul {
         }
         if self.round.ends_with(report.sent_at) {
             if let Some(finding) = self.round.end(report.now) {
-                if self.phase == Phase::First {
+                if self.phase == Phase::First && self.has_flown() && report.sent_at > self.flight.0 {
                     // No train told anything: grow without.
                     self.phase = Phase::Cruise;
                 }
@@ -578,10 +592,14 @@ impl Controller for Skyhaul {
     }
 
     fn poll_train(&mut self, now: Time) -> Option<Train> {
-        if self.started.is_none() {
+        if self.phase == Phase::First {
+            if self.started.is_some() && self.has_flown() {
+                return None;
+            }
+            self.flight = (now, 0.0);
             return self.trains.first(now, self.window.segments().floor());
         }
-        if self.phase == Phase::First || self.is_noisy() || self.silent {
+        if self.is_noisy() || self.silent {
             return None;
         }
         let (rate, round_trip) = (self.pace(), self.round_trip());
@@ -593,6 +611,10 @@ impl Controller for Skyhaul {
         self.silent = false;
         if self.rich {
             self.round.app_limited |= ack.app_limited;
+            if !ack.app_limited && self.phase != Phase::First {
+                let covers = ack.acked.as_f64() / self.mss.as_f64() / self.pace().max(1e-9);
+                self.path.hear_ack(ack.sent_at, ack.now, covers);
+            }
             return;
         }
         if !std::mem::replace(&mut self.plain.answered, true) {
@@ -618,7 +640,8 @@ impl Controller for Skyhaul {
 
     fn cwnd(&self) -> Bytes {
         let mut window = self.effective();
-        match self.given.filter(|_| !self.is_measured() && !self.plain.answered) {
+        match self.given.filter(|_| self.phase == Phase::First && !self.plain.answered) {
+            Some(rate) if self.is_measured() => window = window.max(rate * self.round_trip()),
             Some(rate) => window = self.unanswered(rate),
             None if self.rich && self.phase != Phase::First => {
                 let train = self.trains.capacity().map_or(0.0, Trains::length);

@@ -82,8 +82,15 @@ impl Path {
         self.queue = (owd - base - self.offset).max(0.0);
         let round_trip = (between(report.sent_at, report.now) - self.queue).max(1e-6);
         self.round_trip.update(at, round_trip);
-        self.extra_now = self.extra_now.max(round_trip - self.round_trip.get().unwrap_or(round_trip));
         self.queue
+    }
+
+    /// Takes in an acknowledgment, which is what opens the window: how late it was, and the time that it
+    /// covers, because its oldest packet has waited for its newest.
+    pub fn hear_ack(&mut self, sent_at: Time, now: Time, covers: f64) {
+        let Some(round_trip) = self.round_trip.get() else { return };
+        let late = (between(sent_at, now) - self.queue - round_trip).max(0.0);
+        self.extra_now = self.extra_now.max(late + covers);
     }
 
     /// A round has ended.
