@@ -134,6 +134,19 @@ pub struct Snapshot {
     pub phase: &'static str,
 }
 
+/// What a controller believes of its path, for plots and logs. Rates count packets as the host counts them.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Estimates {
+    /// Rate of the bottleneck.
+    pub capacity: Option<Rate>,
+    /// What of it nobody else uses.
+    pub available: Option<Rate>,
+    /// Queue that the newest packet met.
+    pub queue: Option<Duration>,
+    /// Least round trip, queues taken away.
+    pub round_trip: Option<Duration>,
+}
+
 /// A congestion controller: hears events, answers with a window and a rate.
 ///
 /// The host sends while bytes in flight are below [`cwnd`](Controller::cwnd) and not faster than
@@ -172,6 +185,10 @@ pub trait Controller: Debug + Send + Sync {
     /// What it knows of its path by now, for the next connection there; nothing until it is sure of it, and
     /// nothing from controllers that could not begin with it.
     fn history(&self) -> Option<PathHistory> {
+        None
+    }
+    /// What it believes of its path at this moment; nothing from controllers that estimate no such thing.
+    fn estimates(&self) -> Option<Estimates> {
         None
     }
     /// Inner state for people to look at.

@@ -16,7 +16,7 @@ mod testing;
 pub mod units;
 pub mod window;
 
-pub use controller::{Controller, PathHistory, Policy, Setup, Snapshot};
+pub use controller::{Controller, Estimates, PathHistory, Policy, Setup, Snapshot};
 pub use event::{Ack, Judgement, Loss, Report, Rtt, Sent, Signal, Train};
 pub use registry::{Contender, StartMode};
 pub use units::{Ber, Bytes, Duration, ParseUnitError, Rate, Share, Time};

@@ -38,7 +38,7 @@
 //! policy=scavenge history_rate=144800000 history_min_rtt=540000000 history_loss=0.012 history_jitter=10000 history_reordered=0 history_variation=0.01 history_confidence=1
 //! ```
 
-use crate::controller::{Controller, PathHistory, Setup, Snapshot};
+use crate::controller::{Controller, Estimates, PathHistory, Setup, Snapshot};
 use crate::controllers::boost::PathRecord;
 use crate::event::{Ack, Judgement, Loss, Report, Sent, Train};
 use crate::units::{Bytes, Rate, Time};
@@ -230,6 +230,9 @@ impl Controller for Recorder {
     }
     fn history(&self) -> Option<PathHistory> {
         self.inner.history()
+    }
+    fn estimates(&self) -> Option<Estimates> {
+        self.inner.estimates()
     }
     fn snapshot(&self) -> Snapshot {
         self.inner.snapshot()

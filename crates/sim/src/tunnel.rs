@@ -463,6 +463,11 @@ impl Pair {
         self.links[index(dir)].counters()
     }
 
+    /// The link of that direction.
+    pub fn link(&self, dir: Dir) -> &Link {
+        &self.links[index(dir)]
+    }
+
     /// One end: the sender of that direction.
     pub fn tunnel(&mut self, sender_of: Dir) -> &mut Tunnel {
         &mut self.ends[index(sender_of)].tunnel

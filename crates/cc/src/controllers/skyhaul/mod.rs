@@ -30,9 +30,9 @@ mod round;
 mod step;
 mod trains;
 
-use crate::controller::{Controller, PathHistory, Setup, Snapshot};
+use crate::controller::{Controller, Estimates, PathHistory, Setup, Snapshot};
 use crate::event::{Ack, Loss, Report, Sent, Signal, Train};
-use crate::units::{Bytes, Rate, Time};
+use crate::units::{Bytes, Duration, Rate, Time};
 use crate::window::Window;
 use cruise::{target, Cruise, View};
 use dip::{Dips, Verdict};
@@ -667,6 +667,16 @@ impl Controller for Skyhaul {
 
     fn history(&self) -> Option<PathHistory> {
         self.learnt()
+    }
+
+    fn estimates(&self) -> Option<Estimates> {
+        let seconds = |time: f64| Duration::try_from_secs_f64(time).ok();
+        Some(Estimates {
+            capacity: self.trains.capacity().map(|rate| trains::rate(rate, self.mss)),
+            available: self.available.map(|(_, rate)| trains::rate(rate, self.mss)),
+            queue: self.path.round_trip().and_then(|_| seconds(self.path.queue())),
+            round_trip: self.path.round_trip().and_then(seconds),
+        })
     }
 
     fn snapshot(&self) -> Snapshot {
