@@ -4,6 +4,7 @@
 //! paper prints ([`compare`]): ours beside theirs, what the link could give at most, and a verdict. What
 //! cannot be repeated says why.
 
+pub mod bench;
 pub mod boost;
 pub mod compare;
 pub mod enhanced;

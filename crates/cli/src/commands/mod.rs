@@ -1,5 +1,6 @@
 //! One file per command: `Args` is its command line, `run` carries it out.
 
+pub mod bench;
 pub mod demo;
 mod end;
 pub mod gateway;
