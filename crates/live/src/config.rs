@@ -5,13 +5,16 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use skyhaul_cc::controller::Policy;
 use skyhaul_cc::units::{Bytes, Duration, Rate};
 use skyhaul_pep::auth::PublicKey;
 
 pub use address::{BadAddress, HostPort, Ports, Prefix};
+pub use priority::{Dscp, Priorities, Priority};
 pub use reader::ConfigError;
 
 mod address;
+mod priority;
 mod reader;
 mod sections;
 
@@ -20,6 +23,8 @@ mod sections;
 pub struct Config {
     /// `[channel]`: which end this is and how the two find each other.
     pub channel: Channel,
+    /// `[channel]`: what the two ends may do beyond plain QUIC.
+    pub wire: Wire,
     /// `[keys] secret_file`: this end's secret key, relative to the config file's folder.
     pub secret_file: PathBuf,
     /// Who may be at the other end: `[keys] peer` of a terminal, `[[peer]]` of a gateway. Never empty.
@@ -34,6 +39,8 @@ pub struct Config {
     pub http_connect: Vec<Door>,
     /// `[[forward]]`: local ports that lead to one destination.
     pub forward: Vec<Forward>,
+    /// `[[priority]]`: classes of connections that are taken in here, in the order of the file.
+    pub priorities: Priorities,
     /// `[egress]`: what the other end may reach through this one.
     pub egress: Egress,
     /// `[limits]`
@@ -66,6 +73,15 @@ pub enum Channel {
     },
 }
 
+/// What the two ends may do beyond plain QUIC; each is done when both allow it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wire {
+    /// Number every datagram and report when each arrived.
+    pub shim: bool,
+    /// Repair by code what is lost at the ends of bursts.
+    pub repair: bool,
+}
+
 /// The other end, or at a gateway one of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
@@ -84,6 +100,8 @@ pub struct Link {
     pub controller: String,
     /// IP rate of the link; needed by the controller `rate`.
     pub send_rate: Option<Rate>,
+    /// How the controller treats other traffic on the link.
+    pub policy: Policy,
     /// Round trip to start from.
     pub rtt: Duration,
     /// Largest IP packet that crosses the path whole, 1280 to 9000 bytes.
@@ -132,6 +150,8 @@ pub struct Egress {
     pub deny: Vec<Prefix>,
     /// Connects from the client's own address when the other end asks for it.
     pub preserve_source: bool,
+    /// Marks packets to destinations with their connection's class.
+    pub mark_dscp: bool,
 }
 
 /// Bounds on what an end uses.

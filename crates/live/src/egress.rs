@@ -4,12 +4,14 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use nix::sys::socket::{setsockopt, sockopt};
 use skyhaul_pep::frame::{Open, Refusal, Target};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::{lookup_host, TcpSocket, TcpStream};
 use tokio::time::{timeout_at, Instant};
+use tracing::debug;
 
-use crate::config::{Config, Egress, Prefix};
+use crate::config::{Config, Dscp, Egress, Prefix};
 use crate::tcp;
 
 /// What may be reached and how long it may take.
@@ -48,7 +50,12 @@ impl Exit {
             let now = Instant::now();
             let share = deadline.saturating_duration_since(now) / (count - index) as u32;
             outcome = match timeout_at(now + share, connect(address, source)).await {
-                Ok(Ok(stream)) => return Ok(stream),
+                Ok(Ok(stream)) => {
+                    if self.policy.mark_dscp {
+                        mark(&stream, Dscp::for_class(open.class));
+                    }
+                    return Ok(stream);
+                }
                 Ok(Err(error)) => Err(refusal(&error)),
                 Err(_) => Err(TIMED_OUT),
             };
@@ -110,6 +117,20 @@ async fn connect_as(to: SocketAddr, source: SocketAddr) -> io::Result<TcpStream>
     set_transparent(&socket, to.is_ipv4())?;
     socket.bind(&source.into())?;
     TcpSocket::from_std_stream(socket.into()).connect(to).await
+}
+
+/// Marks what is sent from now on; the SYN has left without.
+fn mark(stream: &TcpStream, dscp: Dscp) {
+    let byte = i32::from(dscp.to_byte());
+    let is_ipv4 = stream.local_addr().is_ok_and(|address| address.is_ipv4());
+    let marked = if is_ipv4 {
+        setsockopt(stream, sockopt::Ipv4Tos, &byte)
+    } else {
+        setsockopt(stream, sockopt::Ipv6TClass, &byte)
+    };
+    if let Err(error) = marked {
+        debug!("cannot mark a connection as {dscp}: {error}");
+    }
 }
 
 /// Lets a socket use addresses of other hosts. Needs CAP_NET_ADMIN.

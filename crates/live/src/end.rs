@@ -216,6 +216,8 @@ fn pep_config(config: &Config, secret: &SecretKey) -> skyhaul_pep::Config {
             mtu: config.link.mtu.0 as u16,
             initial_rtt: config.link.rtt,
             send_window: send_window(&config.link, config.limits.memory),
+            shim: config.wire.shim,
+            repair: config.wire.repair,
             flows: config.limits.flows as u32,
             ..Tuning::default()
         },
@@ -225,7 +227,7 @@ fn pep_config(config: &Config, secret: &SecretKey) -> skyhaul_pep::Config {
 }
 
 fn setup(link: &Link) -> Setup {
-    Setup { link_rate: link.send_rate, initial_rtt: link.rtt, ..Setup::new(link.mtu) }
+    Setup { link_rate: link.send_rate, initial_rtt: link.rtt, policy: link.policy, ..Setup::new(link.mtu) }
 }
 
 /// Four bandwidth-delay products, see [`Tuning::send_window`]; what is not known is guessed generously.

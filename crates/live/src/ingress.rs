@@ -13,12 +13,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
-use crate::config::{Config, HostPort};
+use crate::config::{Config, HostPort, Priorities};
 use crate::tcp;
 
 mod dialogue;
 pub mod http_connect;
 pub mod socks5;
+pub mod syn;
 mod transparent;
 
 /// A client's connection and what it is for.
@@ -77,6 +78,7 @@ impl Dialect {
 /// The listeners of one end, bound.
 pub struct Ingress {
     doors: Vec<Bound>,
+    priorities: Priorities,
     places: usize,
 }
 
@@ -142,7 +144,7 @@ impl Ingress {
                 doors.push(Bound { listener, address, kind, peer: None });
             }
         }
-        Ok(Ingress { doors, places: config.limits.flows })
+        Ok(Ingress { doors, priorities: config.priorities.clone(), places: config.limits.flows })
     }
 
     /// Where intercepted connections have to be led.
@@ -174,10 +176,12 @@ impl Ingress {
         F: Future<Output = ()> + 'static,
     {
         let handle = Rc::new(handle);
+        let priorities = Rc::new(self.priorities);
         let places = std::sync::Arc::new(Semaphore::new(self.places));
         let mut loops = JoinSet::new();
         for door in self.doors {
             let (handle, places) = (Rc::clone(&handle), std::sync::Arc::clone(&places));
+            let priorities = Rc::clone(&priorities);
             loops.spawn_local(async move {
                 let mut guests = JoinSet::new();
                 loop {
@@ -189,9 +193,11 @@ impl Ingress {
                         continue;
                     };
                     let (kind, peer, address) = (door.kind.clone(), door.peer.clone(), door.address);
-                    let handle = Rc::clone(&handle);
+                    let (handle, priorities) = (Rc::clone(&handle), Rc::clone(&priorities));
                     guests.spawn_local(async move {
-                        if let Some(arrival) = welcome(client, kind, address, peer, place).await {
+                        let dscp = syn::dscp(&client);
+                        let classify = |to: &Target| priorities.class(port(to), dscp);
+                        if let Some(arrival) = welcome(client, kind, address, peer, place, classify).await {
                             handle(arrival).await;
                         }
                     });
@@ -230,15 +236,11 @@ async fn welcome(
     door: SocketAddr,
     peer: Option<String>,
     place: OwnedSemaphorePermit,
+    classify: impl Fn(&Target) -> Class,
 ) -> Option<Arrival> {
     let arrival = |client, destination, source, dialect| {
-        Some(Arrival {
-            client,
-            open: Open { destination, source, class: Class::Normal },
-            dialect,
-            peer,
-            _place: place,
-        })
+        let class = classify(&destination);
+        Some(Arrival { client, open: Open { destination, source, class }, dialect, peer, _place: place })
     };
     match kind {
         Kind::Transparent { preserve_source } => match transparent::ends(&client, door) {
@@ -277,6 +279,8 @@ async fn welcome(
 fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
     let socket =
         if address.is_ipv4() { tokio::net::TcpSocket::new_v4()? } else { tokio::net::TcpSocket::new_v6()? };
+    // Without the kernel's help every client is of unknown mark.
+    let _ = syn::keep(&socket);
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
@@ -287,6 +291,13 @@ pub(crate) fn target(to: &HostPort) -> Target {
     match to.literal() {
         Some(address) => Target::Address(address),
         None => Target::Name { host: to.host.clone(), port: to.port },
+    }
+}
+
+fn port(target: &Target) -> u16 {
+    match target {
+        Target::Address(address) => address.port(),
+        Target::Name { port, .. } => *port,
     }
 }
 

@@ -188,7 +188,7 @@ fn a_slow_reader_gets_what_it_reads_and_the_others_the_rest() {
     assert!(all.p(0.95) <= 0.9, "p95 {:.2} RTT", all.p(0.95));
 }
 
-/// The figures of docs/operator-sharing.md.
+/// The figures of docs/operator.md.
 #[test]
 #[ignore = "a table for people: minutes"]
 fn table_of_requests() {

@@ -123,6 +123,13 @@ impl FromStr for Prefix {
     }
 }
 
+impl Ports {
+    /// Whether the port is in the range.
+    pub fn contains(&self, port: u16) -> bool {
+        (self.first..=self.last).contains(&port)
+    }
+}
+
 impl FromStr for Ports {
     type Err = BadAddress;
     fn from_str(text: &str) -> Result<Self, BadAddress> {

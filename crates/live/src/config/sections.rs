@@ -2,20 +2,22 @@
 
 use std::path::Path;
 
+use skyhaul_cc::controller::Policy;
 use skyhaul_cc::registry;
 use skyhaul_cc::units::{parse_duration, Bytes};
+use skyhaul_pep::frame::Class;
 
 use super::reader::{ConfigError, Entry, File, Place, Section};
 use super::{
-    Channel, Config, Door, Egress, Forward, HostPort, Intercept, Limits, Link, Peer, Ports, Prefix, Role,
-    DEFAULT_CONNECT_TIMEOUT, DEFAULT_CONTROLLER, DEFAULT_DENY, DEFAULT_FLOWS, DEFAULT_MEMORY, DEFAULT_MTU,
-    DEFAULT_ROUTE_MARK, DEFAULT_RTT,
+    Channel, Config, Door, Dscp, Egress, Forward, HostPort, Intercept, Limits, Link, Peer, Ports, Prefix,
+    Priorities, Priority, Role, Wire, DEFAULT_CONNECT_TIMEOUT, DEFAULT_CONTROLLER, DEFAULT_DENY,
+    DEFAULT_FLOWS, DEFAULT_MEMORY, DEFAULT_MTU, DEFAULT_ROUTE_MARK, DEFAULT_RTT,
 };
 
 /// The whole file.
 pub fn config(file: &File<'_>, path: &Path, role: Role) -> Result<Config, ConfigError> {
     let mut top = file.top()?;
-    let channel = channel(top.section("channel")?, role)?;
+    let (channel, wire) = channel(top.section("channel")?, role)?;
     let folder = path.parent().unwrap_or(Path::new(""));
     let mut keys = top.section("keys")?;
     let secret_file = keys.required("secret_file", SECRET_FILE, |entry| {
@@ -38,13 +40,27 @@ pub fn config(file: &File<'_>, path: &Path, role: Role) -> Result<Config, Config
     let socks5 = doors.read_all(&mut top, "socks5")?;
     let http_connect = doors.read_all(&mut top, "http_connect")?;
     let forward = top.sections("forward")?.into_iter().map(|s| doors.forward(s)).collect::<Result<_, _>>()?;
+    let rules = top.sections("priority")?.into_iter().map(|s| priority(file, s)).collect::<Result<_, _>>()?;
     let egress = egress(top.section("egress")?)?;
     let limits = limits(top.section("limits")?)?;
     top.close()?;
-    Ok(Config { channel, secret_file, peers, link, intercept, socks5, http_connect, forward, egress, limits })
+    Ok(Config {
+        channel,
+        wire,
+        secret_file,
+        peers,
+        link,
+        intercept,
+        socks5,
+        http_connect,
+        forward,
+        priorities: Priorities(rules),
+        egress,
+        limits,
+    })
 }
 
-fn channel(mut section: Section<'_, '_>, role: Role) -> Result<Channel, ConfigError> {
+fn channel(mut section: Section<'_, '_>, role: Role) -> Result<(Channel, Wire), ConfigError> {
     let channel = match role {
         Role::Terminal => Channel::Terminal {
             gateway: section.required("gateway", HOST_PORT, host_port)?,
@@ -55,8 +71,12 @@ fn channel(mut section: Section<'_, '_>, role: Role) -> Result<Channel, ConfigEr
                 .required("listen", SOCKET, |entry| entry.text(SOCKET, |text| text.parse().ok()))?,
         },
     };
+    let wire = Wire {
+        shim: section.optional("shim", Entry::boolean)?.unwrap_or(true),
+        repair: section.optional("repair", Entry::boolean)?.unwrap_or(true),
+    };
     section.close()?;
-    Ok(channel)
+    Ok((channel, wire))
 }
 
 fn peers(file: &File<'_>, top: &mut Section<'_, '_>) -> Result<Vec<Peer>, ConfigError> {
@@ -98,6 +118,11 @@ fn link(file: &File<'_>, mut section: Section<'_, '_>) -> Result<Link, ConfigErr
     let send_rate = section.optional("send_rate", |entry| {
         entry.text(RATE, |text| text.parse().ok().filter(|rate: &skyhaul_cc::Rate| rate.as_bit() > 0))
     })?;
+    let policy = section.optional("policy", |entry| {
+        entry.text(POLICY, |text| Policy::ALL.into_iter().find(|policy| policy.name() == text))
+    })?;
+    // Whoever knows the rate of a link has it to himself, more often than not.
+    let policy = policy.unwrap_or(if send_rate.is_some() { Policy::Exclusive } else { Policy::Share });
     let rtt = section.optional("rtt", time)?.unwrap_or(DEFAULT_RTT);
     let mtu = section.optional("mtu", |entry| entry.integer(MTU, 1280..9001))?;
     section.close()?;
@@ -108,7 +133,7 @@ fn link(file: &File<'_>, mut section: Section<'_, '_>) -> Result<Link, ConfigErr
             "send_rate = \"150 Mbit/s\" in the same section, or another controller",
         ));
     }
-    Ok(Link { controller, send_rate, rtt, mtu: mtu.map_or(DEFAULT_MTU, Bytes) })
+    Ok(Link { controller, send_rate, policy, rtt, mtu: mtu.map_or(DEFAULT_MTU, Bytes) })
 }
 
 fn intercept(mut section: Section<'_, '_>) -> Result<Intercept, ConfigError> {
@@ -123,15 +148,31 @@ fn intercept(mut section: Section<'_, '_>) -> Result<Intercept, ConfigError> {
             }
         })?,
         preserve_source: section.optional("preserve_source", Entry::boolean)?.unwrap_or(false),
-        ports: section
-            .optional("ports", |entry| {
-                entry.list(|item| item.text_or_number(PORTS, |text| text.parse::<Ports>().ok()))
-            })?
-            .unwrap_or_default(),
+        ports: section.optional("ports", ports)?.unwrap_or_default(),
         only: section.optional("only", prefixes)?.unwrap_or_default(),
         exclude: section.optional("exclude", prefixes)?.unwrap_or_default(),
     };
     section.close()?;
+    Ok(read)
+}
+
+fn priority(file: &File<'_>, mut section: Section<'_, '_>) -> Result<Priority, ConfigError> {
+    let place = section.place();
+    let read = Priority {
+        class: section.required("class", CLASS, |entry| {
+            entry.text(CLASS, |text| Class::ALL.into_iter().find(|class| class.to_string() == text))
+        })?,
+        ports: section.optional("ports", ports)?.unwrap_or_default(),
+        dscp: section
+            .optional("dscp", |entry| {
+                entry.list(|item| item.text_or_number(DSCP, |text| text.parse::<Dscp>().ok()))
+            })?
+            .unwrap_or_default(),
+    };
+    section.close()?;
+    if read.ports.is_empty() && read.dscp.is_empty() {
+        return Err(file.error_at(&place, "a priority for no ports and no marks", PRIORITY));
+    }
     Ok(read)
 }
 
@@ -193,6 +234,7 @@ fn egress(mut section: Section<'_, '_>) -> Result<Egress, ConfigError> {
         allow: section.optional("allow", prefixes)?.unwrap_or_else(|| all(&["0.0.0.0/0", "::/0"])),
         deny: section.optional("deny", prefixes)?.unwrap_or_else(|| all(&DEFAULT_DENY)),
         preserve_source: section.optional("preserve_source", Entry::boolean)?.unwrap_or(false),
+        mark_dscp: section.optional("mark_dscp", Entry::boolean)?.unwrap_or(false),
     };
     section.close()?;
     Ok(read)
@@ -227,6 +269,10 @@ fn prefixes(entry: Entry<'_, '_>) -> Result<Vec<Prefix>, ConfigError> {
     entry.list(|item| item.text(PREFIX, |text| text.parse().ok()))
 }
 
+fn ports(entry: Entry<'_, '_>) -> Result<Vec<Ports>, ConfigError> {
+    entry.list(|item| item.text_or_number(PORTS, |text| text.parse().ok()))
+}
+
 fn time(entry: Entry<'_, '_>) -> Result<skyhaul_cc::Duration, ConfigError> {
     entry.text(TIME, |text| parse_duration(text).ok().filter(|time| !time.is_zero()))
 }
@@ -249,6 +295,10 @@ const PUBLIC_KEY: &str = "the other end's public key, \"skyhaul-ed25519:...\", a
 const PEER_NAME: &str = "a name for this terminal";
 const RATE: &str = "a bit rate with its unit, such as \"150 Mbit/s\"";
 const TIME: &str = "a time with its unit, such as \"540 ms\"";
+const POLICY: &str = "\"exclusive\", \"share\" or \"scavenge\"";
+const CLASS: &str = "\"interactive\", \"normal\", \"bulk\" or \"background\"";
+const DSCP: &str = "marks such as [\"ef\", \"cs1\", 46]: names of RFC 4594 and 8622, or numbers from 0 to 63";
+const PRIORITY: &str = "ports = [22], dscp = [\"ef\"] or both in this section";
 const MTU: &str = "a number of bytes from 1280 to 9000";
 const INTERFACES: &str = "a list of one or more network devices, such as [\"lan\"]";
 const PORTS: &str = "ports such as [80, \"5000-6000\"]";

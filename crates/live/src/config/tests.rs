@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use skyhaul_cc::units::{Bytes, Duration, Rate};
 
 use super::*;
+use skyhaul_pep::frame::Class;
 
 const KEY: &str = "skyhaul-ed25519:Gb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=";
 const OTHER_KEY: &str = "skyhaul-ed25519:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
@@ -44,16 +45,24 @@ fn a_short_file_is_enough_and_the_rest_has_defaults() {
 #[test]
 fn every_key_is_read() {
     let config = gateway(
-        "[link]\ncontroller = \"rate\"\nsend_rate = \"150 Mbit/s\"\nrtt = \"540 ms\"\nmtu = 1400\n\
+        "[[priority]]\nclass = \"interactive\"\nports = [22, \"5000-5100\"]\n\
+         [[priority]]\nclass = \"background\"\nports = [22]\ndscp = [\"cs1\", \"LE\", 46]\n\
+         [link]\ncontroller = \"rate\"\nsend_rate = \"150 Mbit/s\"\nrtt = \"540 ms\"\nmtu = 1400\n\
+         policy = \"scavenge\"\n\
          [intercept]\ninterfaces = [\"lan\", \"eth0.5\"]\npreserve_source = true\nports = [21, \"5000-6000\"]\n\
          only = [\"10.77.1.0/24\"]\nexclude = [\"10.77.1.9\"]\n\
          [[socks5]]\nlisten = \"127.0.0.1:1080\"\npeer = \"ship\"\n\
          [[http_connect]]\nlisten = \"[::1]:8080\"\n\
          [[forward]]\nlisten = \"127.0.0.1:2222\"\nto = \"10.77.1.2:22\"\n\
-         [egress]\nallow = [\"10.0.0.0/8\"]\ndeny = [\"10.1.0.0/16\"]\npreserve_source = true\n\
+         [egress]\nallow = [\"10.0.0.0/8\"]\ndeny = [\"10.1.0.0/16\"]\npreserve_source = true\nmark_dscp = true\n\
          [limits]\nmemory = \"64 MiB\"\nflows = 10\nconnect_timeout = \"3 s\"\nroute_mark = 77\n",
     )
     .unwrap();
+    let [first, second] = config.priorities.0.as_slice() else { panic!("{:?}", config.priorities) };
+    assert_eq!((first.class, first.ports.len(), first.dscp.len()), (Class::Interactive, 2, 0));
+    assert_eq!((second.class, second.dscp.len()), (Class::Background, 3));
+    assert_eq!(config.link.policy, Policy::Scavenge);
+    assert!(config.egress.mark_dscp);
     assert_eq!(config.link.send_rate, Some(Rate::mbit(150)));
     assert_eq!((config.link.rtt, config.link.mtu), (Duration::from_millis(540), Bytes(1400)));
     let intercept = config.intercept.as_ref().unwrap();
@@ -66,6 +75,46 @@ fn every_key_is_read() {
     assert!(!config.egress.permits("11.0.0.1".parse().unwrap()));
     assert_eq!(config.limits.route_mark, 77);
     assert_eq!(config.limits.connect_timeout, Duration::from_secs(3));
+}
+
+#[test]
+fn what_may_be_on_the_wire_is_all_unless_the_file_says_otherwise() {
+    let channel = |keys: &str| {
+        let text = format!(
+            "[channel]\ngateway = \"a:1\"\n{keys}[keys]\nsecret_file = \"t.key\"\npeer = \"{KEY}\"\n"
+        );
+        Config::parse(&text, Path::new("t.toml"), Role::Terminal).map(|config| config.wire)
+    };
+    assert_eq!(channel("").unwrap(), Wire { shim: true, repair: true });
+    assert_eq!(channel("shim = false\nrepair = true\n").unwrap(), Wire { shim: false, repair: true });
+    let error = channel("repair = \"no\"\n").unwrap_err().to_string();
+    assert!(error.contains("line 3: channel.repair: found \"no\", expected true or false"), "{error}");
+}
+
+#[test]
+fn a_link_of_known_rate_is_taken_for_ones_own() {
+    let policy = |keys: &str| terminal(&format!("[link]\n{keys}")).unwrap().link.policy;
+    assert_eq!(policy(""), Policy::Share);
+    assert_eq!(policy("send_rate = \"10 Mbit/s\""), Policy::Exclusive);
+    assert_eq!(policy("send_rate = \"10 Mbit/s\"\npolicy = \"share\""), Policy::Share);
+}
+
+#[test]
+fn the_first_priority_that_fits_counts_and_then_the_mark() {
+    let config = terminal(
+        "[[priority]]\nclass = \"bulk\"\nports = [22]\ndscp = [\"cs1\"]\n\
+         [[priority]]\nclass = \"interactive\"\nports = [\"20-22\"]\n\
+         [[priority]]\nclass = \"normal\"\ndscp = [\"ef\"]\n",
+    )
+    .unwrap();
+    let class = |port, dscp: &str| config.priorities.class(port, dscp.parse().ok());
+    assert_eq!(class(22, "cs1"), Class::Bulk);
+    assert_eq!(class(22, "ef"), Class::Interactive);
+    assert_eq!(class(20, "unknown"), Class::Interactive);
+    assert_eq!(class(80, "ef"), Class::Normal);
+    assert_eq!(class(80, "af41"), Class::Interactive);
+    assert_eq!(class(80, "le"), Class::Background);
+    assert_eq!(class(80, "unknown"), Class::Normal);
 }
 
 #[test]
@@ -100,6 +149,32 @@ fn mistakes_name_file_line_key_found_and_expected() {
             "line 7: link.controller: found \"vegas\", expected one of newreno, cubic",
         ),
         ("[link]\ncontroller = \"rate\"", "line 7: link.controller: found \"rate\" without link.send_rate"),
+        (
+            "[link]\npolicy = \"greedy\"",
+            "line 7: link.policy: found \"greedy\", expected \"exclusive\", \"share\" or \"scavenge\"",
+        ),
+        (
+            "[[priority]]\nclass = \"urgent\"",
+            "line 7: priority.class: found \"urgent\", expected \"interactive\", \"normal\", \"bulk\" or",
+        ),
+        ("[[priority]]\nports = [22]", "line 6: priority.class: found nothing, expected \"interactive\""),
+        (
+            "[[priority]]\nclass = \"bulk\"",
+            "line 6: priority: found a priority for no ports and no marks, expected ports = [22]",
+        ),
+        (
+            "[[priority]]\nclass = \"bulk\"\nports = [70000]",
+            "line 8: priority.ports: found 70000, expected ports such as",
+        ),
+        (
+            "[[priority]]\nclass = \"bulk\"\ndscp = [\"af11\", 64]",
+            "line 8: priority.dscp: found 64, expected marks such as",
+        ),
+        (
+            "[[priority]]\nclass = \"bulk\"\ndscp = \"ef\"",
+            "line 8: priority.dscp: found \"ef\", expected a list",
+        ),
+        ("[egress]\nmark_dscp = 1", "line 7: egress.mark_dscp: found 1, expected true or false"),
         ("[lnk]", "line 6: lnk: found an unknown key, expected one of the keys channel, keys, link"),
         ("[[intercept]]", "line 6: intercept: found a list, expected a section opened by [intercept]"),
         (

@@ -83,3 +83,14 @@ fn kernel_errors_become_refusals() {
         assert_eq!(refusal(&io::Error::from_raw_os_error(code)), wanted, "{code}");
     }
 }
+
+#[tokio::test]
+async fn a_connection_is_marked_with_its_class_where_that_is_asked_for() {
+    use nix::sys::socket::{getsockopt, sockopt};
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let open = Open { class: Class::Background, ..to(&listener.local_addr().unwrap().to_string()) };
+    for (egress, byte) in [("deny = []\nmark_dscp = true", 1 << 2), ("deny = []", 0)] {
+        let stream = exit(egress).connect(&open, &[]).await.unwrap();
+        assert_eq!(getsockopt(&stream, sockopt::Ipv4Tos).unwrap(), byte, "{egress}");
+    }
+}

@@ -176,3 +176,63 @@ async fn a_door_that_is_taken_is_named() {
     let error = Ingress::bind(&config).err().unwrap().to_string();
     assert!(error.contains(&format!("[socks5] cannot listen on {address}")), "{error}");
 }
+
+/// Accepts one client of a listener and says how the client's SYN was marked.
+async fn mark_seen_by(
+    listener: &TcpListener,
+    marked: impl FnOnce(&tokio::net::TcpSocket),
+) -> Option<crate::config::Dscp> {
+    let to = listener.local_addr().unwrap();
+    let socket =
+        if to.is_ipv4() { tokio::net::TcpSocket::new_v4() } else { tokio::net::TcpSocket::new_v6() }.unwrap();
+    marked(&socket);
+    let (client, accepted) = tokio::join!(socket.connect(to), listener.accept());
+    let _client = client.unwrap();
+    syn::dscp(&accepted.unwrap().0)
+}
+
+#[tokio::test]
+async fn the_mark_of_a_clients_first_packet_is_seen() {
+    use nix::sys::socket::{setsockopt, sockopt};
+    let listener = listen_at("127.0.0.1:0".parse().unwrap()).unwrap();
+    let seen =
+        mark_seen_by(&listener, |socket| setsockopt(socket, sockopt::Ipv4Tos, &(46 << 2)).unwrap()).await;
+    assert_eq!(seen, "ef".parse().ok());
+    let seen = mark_seen_by(&listener, |_| ()).await;
+    assert_eq!(seen, "df".parse().ok());
+    // Hosts without IPv6 have nothing to see.
+    let Ok(listener) = listen_at("[::1]:0".parse().unwrap()) else { return };
+    let seen =
+        mark_seen_by(&listener, |socket| setsockopt(socket, sockopt::Ipv6TClass, &(8 << 2)).unwrap()).await;
+    assert_eq!(seen, "cs1".parse().ok());
+}
+
+#[tokio::test]
+async fn a_connection_has_the_class_that_the_config_gives_its_port() {
+    let server = shouter().await;
+    let key = "skyhaul-ed25519:Gb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=";
+    let text = format!(
+        "[channel]\ngateway = \"a:1\"\n[keys]\nsecret_file = \"k\"\npeer = \"{key}\"\n\
+         [[priority]]\nclass = \"background\"\nports = [{}]\n\
+         [[forward]]\nlisten = \"127.0.0.1:0\"\nto = \"{server}\"\n\
+         [[forward]]\nlisten = \"127.0.0.1:0\"\nto = \"127.0.0.1:1\"\n",
+        server.port()
+    );
+    let config = Config::parse(&text, Path::new("t.toml"), Role::Terminal).unwrap();
+    let ingress = Ingress::bind(&config).unwrap();
+    let doors: Vec<_> = ingress.doors.iter().map(|door| door.address).collect();
+    let (heard, mut classes) = tokio::sync::mpsc::unbounded_channel();
+    let local = LocalSet::new();
+    local.spawn_local(ingress.serve(move |arrival| {
+        let heard = heard.clone();
+        async move { heard.send(arrival.open.class).unwrap() }
+    }));
+    local
+        .run_until(async {
+            for (door, class) in [(doors[0], Class::Background), (doors[1], Class::Normal)] {
+                let _client = TcpStream::connect(door).await.unwrap();
+                assert_eq!(classes.recv().await, Some(class));
+            }
+        })
+        .await;
+}

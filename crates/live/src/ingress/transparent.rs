@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::{BindError, BACKLOG};
+use super::{syn, BindError, BACKLOG};
 use crate::egress::set_transparent;
 
 /// Listeners on free ports of 127.0.0.1 and, on hosts with IPv6, ::1. On loopback no client reaches them but through
@@ -42,6 +42,8 @@ fn listener(address: SocketAddr) -> io::Result<(SocketAddr, TcpListener)> {
         socket.set_only_v6(true)?;
     }
     set_transparent(&socket, address.is_ipv4())?;
+    // Without the kernel's help every client is of unknown mark.
+    let _ = syn::keep(&socket);
     socket.bind(&address.into())?;
     socket.listen(BACKLOG as i32)?;
     let listener = TcpListener::from_std(socket.into())?;

@@ -20,6 +20,7 @@ pub fn terminal(plan: &Plan, gateway: PublicKey) -> String {
          gateway = \"{}\"\n\
          # Local UDP address; by default any address and a free port.\n\
          #bind = \"0.0.0.0:4434\"\n\
+         {WIRE}\
          \n\
          [keys]\n\
          # This end's secret key. Relative to this file's folder; keep it at mode 0600.\n\
@@ -46,6 +47,7 @@ pub fn gateway(plan: &Plan, terminal: PublicKey) -> String {
          [channel]\n\
          # Local UDP address to listen on.\n\
          listen = \"{}\"\n\
+         {WIRE}\
          \n\
          [keys]\n\
          # This end's secret key. Relative to this file's folder; keep it at mode 0600.\n\
@@ -75,6 +77,13 @@ pub fn gateway(plan: &Plan, terminal: PublicKey) -> String {
     [head, link, intercept, socks5, http, rest].join("\n")
 }
 
+/// Keys of `[channel]` that both ends have.
+const WIRE: &str = "\
+    # Datagram shim: numbers every datagram and reports when each arrived. Off: plain QUIC on the wire.\n\
+    #shim = true\n\
+    # Repairs by code what is lost at the ends of bursts.\n\
+    #repair = true\n";
+
 fn link(plan: &Plan, rate: Option<Rate>, direction: &str) -> String {
     format!(
         "[link]\n\
@@ -86,7 +95,10 @@ fn link(plan: &Plan, rate: Option<Rate>, direction: &str) -> String {
          # Round trip of the link, to start from.\n\
          rtt = \"{}\"\n\
          # Largest IP packet that crosses the path whole, in bytes (1280 to 9000).\n\
-         #mtu = {}\n",
+         #mtu = {}\n\
+         # What to do about other traffic on the link: \"exclusive\" (the link is ours), \"share\" (equal shares), or\n\
+         # \"scavenge\" (only what others leave). By default exclusive when send_rate is given, otherwise share.\n\
+         #policy = \"share\"\n",
         quoted(&plan.controller),
         match rate {
             Some(rate) => format!("send_rate = \"{rate}\""),
@@ -143,6 +155,17 @@ fn rest(plan: &Plan, role: Role) -> String {
          #listen = \"127.0.0.1:2222\"\n\
          #to = \"10.77.2.2:22\"\n\
          \n\
+         # Which connections come first inside the channel: \"interactive\", \"normal\", \"bulk\" or \"background\". The first\n\
+         # [[priority]] that fits counts; with ports and dscp both must fit. Without one, the mark (DSCP) of the client's\n\
+         # first packet says: EF, CS4 to CS7, AF4x and AF2x are interactive, AF1x is bulk, CS1 and LE are background.\n\
+         #[[priority]]\n\
+         #class = \"interactive\"\n\
+         #ports = [22, \"5000-5100\"]\n\
+         \n\
+         #[[priority]]\n\
+         #class = \"background\"\n\
+         #dscp = [\"cs1\", \"le\", 2]\n\
+         \n\
          # What the {other} may reach through this end. A denied block counts more than an allowed one.\n\
          [egress]\n\
          #allow = [\"0.0.0.0/0\", \"::/0\"]\n\
@@ -150,6 +173,8 @@ fn rest(plan: &Plan, role: Role) -> String {
          # Connects from the client's own address when the {other} asks for it. Needs root, nft, and answers that\n\
          # are routed through this host.\n\
          preserve_source = {}\n\
+         # Marks (DSCP) packets to destinations with the class of their connection.\n\
+         #mark_dscp = false\n\
          \n\
          [limits]\n\
          # Data of all connections held at once.\n\
