@@ -211,7 +211,7 @@ impl<'a> Reader<'a> {
         self.0 = tail;
         Ok(head)
     }
-    fn byte(&mut self) -> Result<u8, Short> {
+    pub(crate) fn byte(&mut self) -> Result<u8, Short> {
         Ok(self.take(1)?[0])
     }
     fn array<const N: usize>(&mut self) -> Result<[u8; N], Short> {

@@ -12,6 +12,7 @@ pub mod frame;
 pub mod limits;
 pub mod memory;
 mod reassembly;
+pub mod repair;
 mod session;
 pub mod shim;
 mod tunnel;

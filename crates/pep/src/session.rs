@@ -2,6 +2,7 @@
 //! puts what arrives in order, and keeps both ends' memory within what was agreed.
 
 mod flow;
+mod repair;
 mod schedule;
 
 use crate::channel::{message, Arrival, Channel, ChannelStats, Feed, RepairHints};
@@ -81,6 +82,7 @@ pub(crate) struct Session {
     memory: Memory,
     /// Flow data received and not yet passed on.
     held: u64,
+    repair: repair::Receiving,
     /// The other end broke a rule: close the connection with this code and reason.
     closing: Option<(u32, &'static str)>,
 }
@@ -99,6 +101,9 @@ struct Flows {
     /// Bytes waiting in all flows' send queues.
     queued: u64,
     writable: Vec<StreamNumber>,
+    repair: repair::Sending,
+    /// When the channel was last asked for a datagram.
+    now: Time,
 }
 
 impl Session {
@@ -115,6 +120,8 @@ impl Session {
                 control_out: Vec::new(),
                 queued: 0,
                 writable: Vec::new(),
+                repair: repair::Sending::default(),
+                now: Time::ZERO,
             },
             events: VecDeque::new(),
             control_in: Reassembly::default(),
@@ -122,6 +129,7 @@ impl Session {
             control_in_id: None,
             memory,
             held: 0,
+            repair: repair::Receiving::default(),
             closing: None,
         }
     }
@@ -131,7 +139,7 @@ impl Session {
     }
 
     pub(crate) fn stats(&self) -> ChannelStats {
-        self.channel.stats()
+        ChannelStats { repair: self.repair_stats(), ..self.channel.stats() }
     }
 
     pub(crate) fn history(&self) -> Option<skyhaul_cc::PathHistory> {
@@ -176,9 +184,11 @@ impl Session {
     /// Messages have come.
     pub(crate) fn handle_messages(&mut self, now: Time) {
         while let Some(message) = self.channel.conn().datagrams().recv() {
-            // Other kinds are of later versions.
-            if let Some((&message::REPORT, report)) = message.split_first() {
-                self.channel.hear_report(now, report);
+            match message.split_first() {
+                Some((&message::REPORT, report)) => self.channel.hear_report(now, report),
+                Some((&message::REPAIR, _)) => self.handle_repair(message.slice(1..)),
+                // Other kinds are of later versions.
+                _ => {}
             }
         }
     }
@@ -257,22 +267,31 @@ impl Session {
         }
         let stream = number(id);
         let Some(flow) = self.flows.map.get_mut(&stream) else { return };
+        let mut new = 0;
         for chunk in pieces {
-            self.held += chunk.bytes.len() as u64;
-            flow.received(chunk.offset, chunk.bytes);
+            new += flow.received(chunk.offset, chunk.bytes);
         }
+        new += self.repair.after_data(flow);
+        self.held += new;
+        if reset {
+            return self.flow_reset(stream);
+        }
+        if ended {
+            flow.receive_ended();
+        }
+        self.taken(stream);
+        self.bound_kept(new);
+    }
+
+    /// A flow has received something: looks what that makes possible.
+    fn taken(&mut self, stream: StreamNumber) {
         let bound = self.memory.pool
             + (self.memory.floor + crate::frame::OPEN_MAX as u64) * (self.flows.map.len() as u64 + 1);
         if self.held > bound {
             return self.violation("more data than was agreed");
         }
-        if reset {
-            return self.flow_reset(stream);
-        }
         let Some(flow) = self.flows.map.get_mut(&stream) else { return };
-        if ended {
-            flow.receive_ended();
-        }
+        let id = flow.id;
         match flow.take_header(&mut self.held) {
             Ok(Some(flow::Header::Open(open))) => {
                 self.events.push_back(SessionEvent::Opened { stream, open })
@@ -324,6 +343,7 @@ impl Session {
             (Control::Hello { floor, pool, features, .. }, none @ None) => {
                 *none = Some(Pool::new(floor, pool));
                 self.channel.agree(features);
+                self.begin_repair();
                 self.events.push_front(SessionEvent::Ready);
             }
             (Control::Consumed { stream, total }, Some(pool)) => {
@@ -332,6 +352,7 @@ impl Session {
                         self.violation("report of more than was sent");
                         return false;
                     }
+                    flow.passed_on(total);
                 } else if let Some(account) = self.flows.lingering.get_mut(&stream) {
                     if !account.consumed(total, pool) {
                         self.violation("report of more than was sent");
@@ -505,6 +526,7 @@ impl Session {
         if let Some((code, what)) = self.closing.take() {
             self.channel.close(now, code, what);
         }
+        self.flows.now = now;
         self.flows.flush_control(self.channel.conn());
         let transmit = self.channel.poll(now, &mut self.flows, out);
         for stream in self.flows.writable.drain(..) {
@@ -561,15 +583,17 @@ impl Flows {
 impl Feed for Flows {
     fn feed(&mut self, conn: &mut Connection, wanted: Wanted) -> u64 {
         self.flush_control(conn);
+        self.repair.bound(&mut self.map);
         let Some(pool) = &mut self.pool else { return 0 };
         while let Some(turn) = self.schedule.next(wanted) {
             let Some(flow) = self.map.get_mut(&turn.stream) else {
                 self.schedule.remove(turn.stream);
                 continue;
             };
-            let fed = flow.feed(conn, turn.bytes, pool);
+            let fed = flow.feed(self.now, conn, turn.bytes, pool);
             self.schedule.served(turn.stream, fed.total, fed.more);
             self.queued -= fed.data;
+            self.repair.fed(turn.stream, flow, fed.total);
             if fed.now_writable {
                 self.writable.push(turn.stream);
             }
@@ -586,7 +610,11 @@ impl Feed for Flows {
         0
     }
 
-    fn repair(&mut self, _: Time, _: usize, _: RepairHints) -> Option<Bytes> {
-        None
+    fn repair(&mut self, now: Time, room: usize, hints: RepairHints) -> Option<Bytes> {
+        self.repair.next(now, room, hints, &mut self.map)
+    }
+
+    fn repair_due(&mut self) -> Option<Time> {
+        self.repair.due(&mut self.map)
     }
 }

@@ -6,6 +6,7 @@ mod backlog;
 mod pacer;
 
 use crate::frame::feature;
+use crate::repair::RepairStats;
 use crate::session::Wanted;
 use crate::shim::{Book, Header, Kind, Listener, PathStats, Report, HEADER};
 use adapter::{Gate, GateFactory, Heard, Host};
@@ -154,6 +155,8 @@ pub struct ChannelStats {
     pub datagrams_received: u64,
     /// What the far end reports of the path to it; nothing without a datagram shim.
     pub path: Option<PathStats>,
+    /// What coded repair has done.
+    pub repair: RepairStats,
 }
 
 /// What holds the next datagram back.
@@ -198,6 +201,8 @@ pub(crate) struct Channel {
     /// Messages read so far: a datagram with nothing else needs no report.
     messages_received: u64,
     train: Option<UnderWay>,
+    /// While there is nothing to send: when repair may be wanted.
+    repair_due: Option<Time>,
 }
 
 /// A train of which some packets have yet to leave.
@@ -223,6 +228,8 @@ pub(crate) trait Feed {
     /// Asked when there is no stream data and a datagram might leave: coded repair of at most `room`
     /// bytes for what the far end may be missing.
     fn repair(&mut self, now: Time, room: usize, hints: RepairHints) -> Option<bytes::Bytes>;
+    /// When to ask for repair again, if there was none.
+    fn repair_due(&mut self) -> Option<Time>;
 }
 
 /// What a sender of repair must know of the path.
@@ -282,6 +289,7 @@ impl Channel {
             listener: Listener::default(),
             messages_received: 0,
             train: None,
+            repair_due: None,
         }
     }
 
@@ -360,7 +368,7 @@ impl Channel {
     pub(crate) fn next_wake(&mut self) -> Option<Time> {
         let timer = self.conn.poll_timeout().map(|at| self.epoch.time(at));
         let own = match self.blocked {
-            Blocked::Nothing => None,
+            Blocked::Nothing => self.repair_due,
             Blocked::Pacer => {
                 Some(self.train.map_or_else(|| self.pacer.next(), |train| train.next_departure))
             }
@@ -386,6 +394,7 @@ impl Channel {
             return transmit;
         }
         self.pacer.set_rate(self.host.pacing_rate(), now);
+        self.repair_due = None;
         let mut offered = false;
         loop {
             self.blocked = if !self.host.has_window(self.packet) {
@@ -443,7 +452,7 @@ impl Channel {
 
     /// Nothing else wants to leave: queues one message of repair, if there is any.
     fn offer_repair(&mut self, now: Time, feed: &mut dyn Feed) -> bool {
-        if self.agreed & feature::REPAIR == 0 {
+        if !self.repairs() {
             return false;
         }
         let hints =
@@ -451,8 +460,16 @@ impl Channel {
         let Some(room) = self.conn.datagrams().max_size().and_then(|size| size.checked_sub(1)) else {
             return false;
         };
-        let Some(repair) = feed.repair(now, room, hints) else { return false };
+        let Some(repair) = feed.repair(now, room, hints) else {
+            self.repair_due = feed.repair_due();
+            return false;
+        };
         self.send_message(message::REPAIR, &repair)
+    }
+
+    /// Both ends understand repair.
+    pub(crate) fn repairs(&self) -> bool {
+        self.agreed & feature::REPAIR != 0
     }
 
     /// May a datagram leave, for all the pacer or the train under way says?
@@ -596,6 +613,7 @@ impl Channel {
             datagrams_sent: quinn.udp_tx.datagrams,
             datagrams_received: quinn.udp_rx.datagrams,
             path: self.has_shim().then(|| self.book.stats()),
+            repair: RepairStats::default(),
         }
     }
 }

@@ -3,8 +3,10 @@
 use crate::credit::{Pool, ReceiveAccount, SendAccount};
 use crate::frame::{Class, Malformed, Open, Verdict, OPEN_MAX};
 use crate::reassembly::Reassembly;
+use crate::repair::{Code, Message, Pending, Repaired, Retained, BLOCK_MAX};
 use bytes::{Bytes, BytesMut};
 use quinn_proto::{Connection, StreamId, WriteError};
+use skyhaul_cc::Time;
 use std::collections::VecDeque;
 
 /// What a flow queues for sending before it asks its TCP connection to wait.
@@ -66,11 +68,15 @@ pub(super) struct Flow {
     pub(super) class: Class,
     pub(super) account: SendAccount,
     header_out: Option<Bytes>,
+    /// Bytes of the header given to QUIC.
+    header_sent: u64,
     out: VecDeque<Bytes>,
     queued: u64,
     waits_for_room: bool,
     finish: Option<Finish>,
     send_over: bool,
+    /// What may have to be repaired at the far end.
+    pub(super) retained: Retained,
 
     input: Reassembly,
     header_read: bool,
@@ -81,6 +87,9 @@ pub(super) struct Flow {
     consumed: u64,
     received_all: bool,
     receive_over: bool,
+    repairs: Pending,
+    /// Where the stream ends, if a repair said so.
+    ends_at: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,11 +106,13 @@ impl Flow {
             class: Class::Normal,
             account: SendAccount::default(),
             header_out,
+            header_sent: 0,
             out: VecDeque::new(),
             queued: 0,
             waits_for_room: false,
             finish: None,
             send_over: false,
+            retained: Retained::default(),
             input: Reassembly::default(),
             header_read: false,
             header_length: 0,
@@ -110,6 +121,8 @@ impl Flow {
             consumed: 0,
             received_all: false,
             receive_over: false,
+            repairs: Pending::default(),
+            ends_at: None,
         }
     }
 
@@ -139,6 +152,11 @@ impl Flow {
         self.out.push_back(bytes);
     }
 
+    /// The far end has passed on so much of the TCP data.
+    pub(super) fn passed_on(&mut self, total: u64) {
+        self.retained.passed_on(self.header_sent + total);
+    }
+
     pub(super) fn queued(&self) -> u64 {
         self.queued
     }
@@ -149,12 +167,14 @@ impl Flow {
 
     pub(super) fn send_ended(&mut self) {
         self.send_over = true;
+        self.retained.clear();
     }
 
     /// Nothing more goes out; says how much was waiting.
     pub(super) fn discard_queue(&mut self) -> u64 {
         self.out.clear();
         self.send_over = true;
+        self.retained.clear();
         std::mem::take(&mut self.queued)
     }
 
@@ -164,13 +184,14 @@ impl Flow {
     }
 
     /// Hands quinn-proto up to `turn` bytes, as far as the far end has room.
-    pub(super) fn feed(&mut self, conn: &mut Connection, turn: u64, pool: &mut Pool) -> Fed {
+    pub(super) fn feed(&mut self, now: Time, conn: &mut Connection, turn: u64, pool: &mut Pool) -> Fed {
         let mut fed =
             Fed { total: 0, data: 0, more: false, starved: false, blocked: false, now_writable: false };
         if let Some(header) = self.header_out.take() {
-            let written = write(conn, self.id, header);
+            let written = self.write(now, conn, header);
             fed.total += written.bytes;
             fed.blocked = written.blocked;
+            self.header_sent += written.bytes;
             self.header_out = written.rest;
             if self.header_out.is_some() {
                 fed.more = written.bytes > 0 || fed.blocked;
@@ -180,9 +201,9 @@ impl Flow {
         let may = turn.min(self.account.available(pool));
         if !self.out.is_empty() {
             fed.starved = may == 0;
-            let piece = self.gather(may);
+            let piece = self.gather_piece(may);
             let length = piece.len() as u64;
-            let written = write(conn, self.id, piece);
+            let written = self.write(now, conn, piece);
             if let Some(rest) = written.rest {
                 self.queued += rest.len() as u64;
                 self.out.push_front(rest);
@@ -202,6 +223,7 @@ impl Flow {
             // Fails only if the stream was stopped or reset, and then nobody waits for its end.
             let _ = conn.send_stream(self.id).finish();
             self.finish = Some(Finish::Said);
+            self.retained.end(now);
             fed.total += 1;
         }
         fed.more = !self.out.is_empty() && !fed.starved;
@@ -212,8 +234,25 @@ impl Flow {
         fed
     }
 
+    fn write(&mut self, now: Time, conn: &mut Connection, bytes: Bytes) -> Written {
+        if bytes.is_empty() {
+            return Written { bytes: 0, rest: None, blocked: false };
+        }
+        let whole = bytes.clone();
+        let mut chunks = [bytes];
+        let outcome = conn.send_stream(self.id).write_chunks(&mut chunks);
+        let blocked = matches!(outcome, Err(WriteError::Blocked));
+        // Of a stream that was stopped or closed the session hears by an event.
+        let written = outcome.map_or(0, |written| written.bytes);
+        if written > 0 {
+            self.retained.push(now, whole.slice(..written));
+        }
+        let [rest] = chunks;
+        Written { bytes: written as u64, rest: (!rest.is_empty()).then_some(rest), blocked }
+    }
+
     /// Takes up to `limit` bytes from the queue as one piece.
-    fn gather(&mut self, limit: u64) -> Bytes {
+    fn gather_piece(&mut self, limit: u64) -> Bytes {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let Some(mut first) = self.out.pop_front() else { return Bytes::new() };
         let piece = if first.len() >= limit.min(PIECE) || self.out.is_empty() {
@@ -241,9 +280,49 @@ impl Flow {
 
     // Receiving.
 
-    pub(super) fn received(&mut self, offset: u64, bytes: Bytes) {
-        self.received += bytes.len() as u64;
-        self.input.insert(offset, bytes);
+    /// Takes stream bytes and says how many are new.
+    pub(super) fn received(&mut self, offset: u64, bytes: Bytes) -> u64 {
+        let new = self.input.insert(offset, bytes);
+        self.received += new;
+        new
+    }
+
+    /// The ends repair what is lost: some of what was received is kept for that.
+    pub(super) fn keep_for_repair(&mut self) {
+        self.input.keep(BLOCK_MAX);
+    }
+
+    /// Takes a message of repair; false if it is of no use.
+    pub(super) fn gather(&mut self, message: Message) -> bool {
+        if self.receive_over || self.received_all {
+            return false;
+        }
+        if message.ends {
+            self.ends_at = Some(message.start + message.length);
+        }
+        self.repairs.add(message, &self.input) || self.ends_at == Some(self.input.contiguous())
+    }
+
+    /// Decodes what can be decoded with what has come.
+    pub(super) fn repair(&mut self, code: &mut Code) -> Repaired {
+        let repaired = match self.repairs.is_empty() {
+            true => Repaired::default(),
+            false => self.repairs.repair(&mut self.input, code),
+        };
+        self.received += repaired.bytes;
+        self.received_all |= self.ends_at == Some(self.input.contiguous());
+        repaired
+    }
+
+    /// Bytes kept for repair beside those that wait to be read.
+    pub(super) fn kept(&self) -> u64 {
+        self.input.kept() + self.repairs.bytes()
+    }
+
+    /// Lets go of them.
+    pub(super) fn forget_kept(&mut self) {
+        self.input.forget_past();
+        self.repairs.clear();
     }
 
     pub(super) fn receive_ended(&mut self) {
@@ -318,6 +397,7 @@ impl Flow {
         let dropped = self.unconsumed();
         self.consumed += dropped;
         self.input = Reassembly::default();
+        self.repairs.clear();
         self.receive_over = true;
         dropped
     }
@@ -338,19 +418,6 @@ struct Written {
     blocked: bool,
 }
 
-fn write(conn: &mut Connection, id: StreamId, bytes: Bytes) -> Written {
-    if bytes.is_empty() {
-        return Written { bytes: 0, rest: None, blocked: false };
-    }
-    let mut chunks = [bytes];
-    let outcome = conn.send_stream(id).write_chunks(&mut chunks);
-    let blocked = matches!(outcome, Err(WriteError::Blocked));
-    // Of a stream that was stopped or closed the session hears by an event.
-    let written = outcome.map_or(0, |written| written.bytes);
-    let [rest] = chunks;
-    Written { bytes: written as u64, rest: (!rest.is_empty()).then_some(rest), blocked }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -362,7 +429,7 @@ mod tests {
 
     /// Everything a flow hands over when it may hand over `turn` bytes at a time.
     fn gathered(flow: &mut Flow, turn: u64) -> Vec<Bytes> {
-        std::iter::from_fn(|| Some(flow.gather(turn)).filter(|piece| !piece.is_empty())).collect()
+        std::iter::from_fn(|| Some(flow.gather_piece(turn)).filter(|piece| !piece.is_empty())).collect()
     }
 
     #[test]

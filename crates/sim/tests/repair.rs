@@ -1,0 +1,128 @@
+//! Coded repair in the real channel: the end of a file does not wait for a second round trip, and
+//! nothing else suffers.
+
+#![allow(clippy::unwrap_used)] // a test may panic
+
+use skyhaul_cc::{registry, Bytes, Duration, Rate, Setup, Share, Time};
+use skyhaul_pep::auth::SecretKey;
+use skyhaul_pep::repair::RepairStats;
+use skyhaul_pep::{Config, Tuning};
+use skyhaul_sim::scenario::{Dir, Scenario};
+use skyhaul_sim::tunnel::{Pair, Plan, Transfer};
+use std::sync::Arc;
+
+const MIB: u64 = 1 << 20;
+
+fn geo() -> Scenario {
+    Scenario::find("p1.down-270").unwrap()
+}
+
+fn key() -> SecretKey {
+    SecretKey::generate(&ring::rand::SystemRandom::new()).unwrap()
+}
+
+/// Both ends are told their rate.
+fn plan(scenario: &Scenario, repair: bool, seed: u64) -> Plan {
+    let (terminal, gateway) = (key(), key());
+    let rtt = scenario.rtt();
+    let config = |secret: &SecretKey, peer: &SecretKey, rate: Rate, n: u8| {
+        let setup = Setup { link_rate: Some(rate), initial_rtt: rtt, ..Setup::new(Bytes(1500)) };
+        Config {
+            secret: secret.clone(),
+            peers: vec![peer.public()],
+            controller: Arc::new(move |_| registry::build("rate", &setup).unwrap()),
+            tuning: Tuning { initial_rtt: rtt, repair, ..Tuning::default() },
+            memory: Bytes::mib(96),
+            seed: Some([n; 32]),
+        }
+    };
+    Plan {
+        terminal: config(&terminal, &gateway, scenario.forward.rate, 1),
+        gateway: config(&gateway, &terminal, scenario.back.rate, 2),
+        seed,
+    }
+}
+
+fn run(scenario: &Scenario, repair: bool, seed: u64, transfers: Vec<Transfer>) -> Pair {
+    let mut pair = Pair::new(scenario, plan(scenario, repair, seed), transfers).unwrap();
+    pair.run(Time::from_secs(300));
+    for (n, outcome) in pair.outcomes().iter().enumerate() {
+        assert!(outcome.finished.is_some(), "{n}: {outcome:?}, {:?}", pair.down(Dir::Forward));
+        assert!(!outcome.corrupt && outcome.delivered == outcome.written, "{n}: {outcome:?}");
+    }
+    pair
+}
+
+/// What the sender of this direction has done, and the receiver.
+fn stats(pair: &mut Pair, dir: Dir) -> (RepairStats, RepairStats) {
+    let other = if dir == Dir::Forward { Dir::Back } else { Dir::Forward };
+    let [sender, receiver] = [dir, other].map(|dir| {
+        let peer = pair.peer(dir).unwrap();
+        pair.tunnel(dir).stats(peer).unwrap().repair
+    });
+    (sender, receiver)
+}
+
+fn took(pair: &Pair, n: usize) -> Duration {
+    let outcome = pair.outcomes()[n];
+    outcome.finished.unwrap() - outcome.opened.unwrap()
+}
+
+#[test]
+fn the_end_of_a_file_is_there_a_tenth_of_a_round_trip_after_a_link_without_loss() {
+    let file = |scenario: &Scenario, repair, seed| {
+        let mut pair = run(scenario, repair, seed, vec![Transfer::new(Dir::Forward, 64 * MIB)]);
+        let stats = stats(&mut pair, Dir::Forward);
+        (took(&pair, 0), stats)
+    };
+    let mut clean = geo();
+    clean.forward.loss = Share::ZERO;
+    clean.back.loss = Share::ZERO;
+    let (ideal, _) = file(&clean, false, 1);
+    for seed in 1..4 {
+        let (with, (sender, receiver)) = file(&geo(), true, seed);
+        let (without, (idle, _)) = file(&geo(), false, seed);
+        // What is lost must be sent again, repaired or not.
+        let floor = ideal.mul_f64(1.0 / (1.0 - geo().forward.loss.value()));
+        let rtt = geo().rtt();
+        assert!(with < floor + rtt.mul_f64(0.05), "seed {seed}: {with:?}, {floor:?} at best");
+        assert!(without > floor + rtt.mul_f64(0.8), "seed {seed}: {without:?} without repair");
+        assert!(receiver.repaired > Bytes(60_000), "{receiver:?}");
+        assert!(sender.sent_bytes < Bytes(MIB), "{sender:?}");
+        assert_eq!(idle, RepairStats::default());
+    }
+}
+
+#[test]
+fn a_saturated_link_carries_no_repair() {
+    let mut pair =
+        Pair::new(&geo(), plan(&geo(), true, 1), vec![Transfer::new(Dir::Forward, u64::MAX)]).unwrap();
+    pair.run(Time::from_secs(3));
+    let (before, _) = stats(&mut pair, Dir::Forward);
+    pair.run(Time::from_secs(12));
+    let (after, _) = stats(&mut pair, Dir::Forward);
+    assert!(pair.outcomes()[0].delivered > 100 * MIB);
+    assert_eq!(after.sent, before.sent);
+}
+
+#[test]
+fn flows_of_all_sizes_arrive_intact_and_memory_is_given_back() {
+    let transfers = |n: u64| {
+        let data = if n.is_multiple_of(4) { Dir::Back } else { Dir::Forward };
+        let bytes = [0, 1, 1_000, 70_000, 900_000, 3_000_000][n as usize % 6] + n;
+        let write = [1, 700, 1_400, 65_536][n as usize % 4].max(bytes as usize / 500);
+        Transfer { start: Time::from_millis(37 * n), write, ..Transfer::new(data, bytes) }
+    };
+    let mut scenario = geo();
+    // Enough for all kinds of accidents, repaired twice over and not at all.
+    scenario.forward.loss = Share::new(0.05).unwrap();
+    scenario.back.loss = Share::new(0.05).unwrap();
+    let mut pair = run(&scenario, true, 3, (0..150).map(transfers).collect());
+    for dir in Dir::ALL {
+        assert_eq!(pair.tunnel(dir).held(), (Bytes::ZERO, Bytes::ZERO), "{dir:?}");
+        let peer = pair.peer(dir).unwrap();
+        let stats = pair.tunnel(dir).stats(peer).unwrap();
+        assert_eq!(stats.loss_disagreements, 0, "{dir:?}: {stats:?}");
+        assert!(stats.repair.decoded > 0, "{dir:?}: {stats:?}");
+    }
+}
