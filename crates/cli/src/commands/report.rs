@@ -1,10 +1,11 @@
-//! `skyhaul report`: the papers on one page that needs no network.
+//! `skyhaul report`: the papers and our own controller on one page that needs no network.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use skyhaul_lab::bench::traces::CHAPTER;
 use skyhaul_lab::{Paper, PAPERS};
 
 use super::paper::{make, EffortArgs, Made};
@@ -12,7 +13,8 @@ use crate::failure::Failure;
 use crate::screen::figures;
 use crate::screen::rows;
 
-/// Write one HTML page with every table, chart, published value and note of the papers.
+/// Write one HTML page with every table, chart, published value and note of the papers, and with our own controller's
+/// rate, queue, window and estimates over time.
 ///
 /// The page holds everything it needs: it opens from a disk, without network and scripts, and prints. The same seeds
 /// give the same page to the last byte. Exit status: 0 when every published value has an answer, whatever it is; 1 when
@@ -20,27 +22,32 @@ use crate::screen::rows;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     skyhaul report -o report.html --quick\n  \
-    skyhaul report -o report.html --paper hybic,hswa --seeds 10")]
+    skyhaul report -o report.html --paper hybic,hswa --seeds 10\n  \
+    skyhaul report -o report.html --paper skyhaul")]
 pub struct Args {
     /// File to write; one that exists is replaced when the page is complete.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Only these papers, separated by commas.
+    /// Only these papers, separated by commas; `skyhaul` is our own controller.
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names())]
     paper: Vec<String>,
     #[command(flatten)]
     effort: EffortArgs,
 }
 
+fn chapters() -> impl Iterator<Item = &'static Paper> {
+    PAPERS.iter().copied().chain([&CHAPTER])
+}
+
 fn names() -> Vec<&'static str> {
-    PAPERS.iter().map(|paper| paper.name).collect()
+    chapters().map(|chapter| chapter.name).collect()
 }
 
 /// Carries the command out.
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
     let wanted =
         |paper: &&'static Paper| args.paper.is_empty() || args.paper.iter().any(|name| name == paper.name);
-    let papers: Vec<&'static Paper> = PAPERS.iter().copied().filter(wanted).collect();
+    let papers: Vec<&'static Paper> = chapters().filter(wanted).collect();
     // A full report takes minutes: a path that cannot be written is told before.
     let part = Part::new(&args.output).map_err(|error| cannot_write(&args.output, &error))?;
     part.try_out().map_err(|error| cannot_write(&args.output, &error))?;
@@ -50,7 +57,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     let charts: usize = made.iter().flat_map(|made| &made.figures).map(|figure| figure.charts.len()).sum();
     let tables: usize = made.iter().flat_map(|made| &made.figures).map(|figure| figure.tables.len()).sum();
     rows::show(&format!(
-        "{}: {} papers, {tables} tables, {charts} charts, {:.1} MB\n",
+        "{}: {} chapters, {tables} tables, {charts} charts, {:.1} MB\n",
         args.output.display(),
         made.len(),
         page.len() as f64 / 1e6

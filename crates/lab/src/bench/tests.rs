@@ -151,3 +151,22 @@ fn arrivals_count_each_segment_once_and_never_more_than_the_link_carries() {
     let arrived = seen.bits(0, Time::ZERO, to);
     assert!(arrived >= delivered && arrived < 1.3 * delivered, "{arrived} {delivered}");
 }
+
+#[test]
+fn each_figure_of_the_report_shows_rate_queue_window_and_estimates() {
+    let figures = traces::CHAPTER.make(None, &effort(2)).unwrap();
+    assert_eq!(figures.len(), traces::CHAPTER.figures().count());
+    for figure in &figures {
+        assert!(!figure.notes.is_empty() && figure.charts.len() >= 3, "{}", figure.id);
+        let estimates = figure.charts.iter().flat_map(|chart| &chart.series);
+        let estimates = estimates.filter(|series| {
+            series.name.starts_with("capacity")
+                || series.name.starts_with("available")
+                || series.name.starts_with("flow")
+        });
+        assert!(estimates.clone().count() > 0, "{}", figure.id);
+        for series in estimates {
+            assert!(series.points.iter().any(|point| point.y > 0.0), "{}: {}", figure.id, series.name);
+        }
+    }
+}

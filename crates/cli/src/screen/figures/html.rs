@@ -44,10 +44,10 @@ fn id(made: &Made, figure: &Figure) -> String {
 }
 
 fn contents(page: &mut String, made: &[Made]) {
-    line(
-        page,
-        "<nav aria-label=\"Contents\">\n<h2>Contents</h2>\n<ul>\n<li><a href=\"#summary\">Summary</a></li>",
-    );
+    line(page, "<nav aria-label=\"Contents\">\n<h2>Contents</h2>\n<ul>");
+    if made.iter().any(|made| !made.published.is_empty()) {
+        line(page, "<li><a href=\"#summary\">Summary</a></li>");
+    }
     for made in made {
         let Made { paper, figures, .. } = made;
         line(page, &format!("<li><a href=\"#{0}\">{0}: {1}</a>\n<ul>", paper.name, escape(paper.title)));
@@ -64,13 +64,17 @@ fn contents(page: &mut String, made: &[Made]) {
 }
 
 fn summary(page: &mut String, made: &[Made]) {
+    if made.iter().all(|made| made.published.is_empty()) {
+        return;
+    }
     line(page, "<section id=\"summary\">\n<h2>How many of the published values hold</h2>");
     line(page, "<div class=\"wide\"><table>\n<thead><tr><th>paper</th><th class=\"n\">values</th>");
     for verdict in VERDICTS {
         line(page, &format!("<th class=\"n\">{}</th>", badge(verdict)));
     }
     line(page, "<th class=\"n\">without an answer</th></tr></thead>\n<tbody>");
-    for made in made {
+    // Our own controller has no values that others printed.
+    for made in made.iter().filter(|made| !made.published.is_empty()) {
         let mut row = format!(
             "<tr><td><a href=\"#{0}\">{0}</a></td><td class=\"n\">{1}</td>",
             made.paper.name,
