@@ -3,6 +3,7 @@
 //! One link model ([`link::Link`]) and one scenario format ([`scenario::Scenario`]) serve both the
 //! simulator and the real-time emulator. Nothing here reads a clock or an unseeded generator.
 
+mod arrivals;
 pub mod carrier;
 pub mod clock;
 pub mod fec;

@@ -12,11 +12,12 @@ use skyhaul_cc::tape::Tape;
 use skyhaul_cc::units::{Bytes, Duration, Rate, Time};
 use skyhaul_cc::{Controller, Rtt};
 
+use crate::arrivals::Arrivals;
+pub use crate::arrivals::Stamps;
 use crate::carrier::{Carrier, Links, Packet};
 use crate::clock::Events;
 use crate::link::{Cause, Fate, Link};
 use crate::scenario::{Dir, Scenario};
-use crate::tcp::Arrival;
 use crate::tcp::{AckOptions, AckPacket, Receiver, Sender, SenderCounters, TcpOptions, Truth};
 use crate::trace::{Note, Observer};
 
@@ -38,6 +39,8 @@ pub struct Flow {
     /// Whether the receiver reports when each packet arrived, as the channel's datagram shim does: two
     /// bytes per packet in each ACK. What a lost ACK reported is taken to be in the next one.
     pub reports: bool,
+    /// How exact the reported receive times are.
+    pub stamps: Stamps,
     /// How the application writes; everything at once if not given.
     pub writes: Option<Writes>,
     /// Segments of coded repair after the last one of data: the flow is delivered when as many segments
@@ -59,6 +62,7 @@ impl Flow {
             acks: AckOptions::default(),
             access: Duration::ZERO,
             reports: false,
+            stamps: Stamps::default(),
             writes: None,
             repair: 0,
             tape: false,
@@ -283,7 +287,7 @@ impl World {
             sender,
             receiver: Receiver::new(flow.acks),
             ack_size: flow.acks.size,
-            arrivals: flow.reports.then(Arrivals::default),
+            arrivals: flow.reports.then(|| Arrivals::new(flow.stamps, number as u64)),
             headers: flow.tcp.headers,
             access: flow.access,
             controller,
@@ -409,7 +413,7 @@ impl World {
         let index = flow as usize;
         let end = &mut self.ends[index];
         if let Some(arrivals) = &mut end.arrivals {
-            arrivals.waiting.push_back((transmission, self.now));
+            arrivals.hear(transmission, self.now);
         }
         let before = end.receiver.next();
         let ack = end.receiver.on_segment(self.now, seq);
@@ -625,37 +629,6 @@ impl End {
         }
     }
 }
-
-/// When each transmission arrived, kept until the sender knows.
-#[derive(Clone, Debug, Default)]
-struct Arrivals {
-    waiting: VecDeque<Arrival>,
-    /// How many the sender has heard of.
-    taken: u64,
-    /// How many have been reported.
-    reported: u64,
-}
-
-impl Arrivals {
-    /// An ACK leaves: how many arrivals it tells of, counted from the first, and its further size.
-    fn report(&mut self) -> (u64, Bytes) {
-        let all = self.taken + self.waiting.len() as u64;
-        let size = REPORT * (all - self.reported);
-        self.reported = all;
-        (all, size)
-    }
-
-    /// Those up to number `reported` that the sender has not heard of.
-    fn take(&mut self, reported: u64) -> impl Iterator<Item = Arrival> + '_ {
-        let count = reported.saturating_sub(self.taken);
-        self.taken += count;
-        self.waiting.drain(..count as usize)
-    }
-}
-
-/// Size of a report of one arrival: a receive time of a few microseconds after the one before, and the
-/// repetition that makes up for lost reports.
-const REPORT: Bytes = Bytes(2);
 
 /// Packets in the air in order of arrival; equal times in the order they were sent. Links keep the order
 /// unless told otherwise, so looking for the place from the end finds it at once.

@@ -6,7 +6,7 @@ use skyhaul_cc::controllers::skyhaul::{Policy, Skyhaul, Start};
 use skyhaul_cc::{registry, Bytes, Duration, PathHistory, Rate, Setup, Share, Time};
 use skyhaul_sim::scenario::{Change, Dir, Direction, Jitter, JitterShape, Scenario};
 use skyhaul_sim::tcp::{AckOptions, SackBlocks};
-use skyhaul_sim::world::{Flow, World};
+use skyhaul_sim::world::{Flow, Stamps, World};
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 const S: fn(u64) -> Time = Time::from_secs;
@@ -277,4 +277,51 @@ fn three_flows_become_equal() {
     // Two joins, each with four fifths of a link that is full already.
     let share = drops(&world) as f64 / world.forward().counters().offered.packets as f64;
     assert!(share < 0.002, "{share} of the packets overflowed the queue");
+}
+
+/// A flow between hosts that send by the millisecond, read times to 100 µs and have two quartzes.
+fn live(scenario: &Scenario, start: Start) -> Flow {
+    let mut flow = flow(scenario, start);
+    flow.tcp.batch = MS(1);
+    flow.stamps = Stamps { noise: Duration::from_micros(100), drift: 50e-6, ..Stamps::default() };
+    flow
+}
+
+#[test]
+fn hosts_that_send_in_batches_and_read_rough_times_find_the_rate_and_keep_a_small_queue() {
+    for (mbit, rtt, loss, seed) in
+        [(150, 540, 0.012, 1), (150, 540, 0.0, 2), (10, 540, 0.012, 3), (1000, 50, 0.0, 4)]
+    {
+        let rate = Rate::mbit(mbit);
+        let mut scenario = link(rate, MS(rtt), 1.0);
+        scenario.forward.loss = Share::new(loss).unwrap();
+        let mut world = world(&scenario, seed);
+        world.add(live(&scenario, Start::Cold));
+        let found = Time::ZERO + MS(rtt) * 4;
+        world.run(found).unwrap();
+        let before = world.forward().counters().delivered.packets;
+        let longest = longest_queue(&mut world, found + MS(rtt) * 16);
+        let packets = (world.forward().counters().delivered.packets - before) as f64;
+        let share = packets * 1500.0 / rate.bytes_in(MS(rtt) * 16).as_f64() / (1.0 - loss);
+        let what = format!("{mbit} Mbit/s, {rtt} ms, loss {loss}, seed {seed}");
+        assert!(share > 0.975, "{what}: {share}");
+        assert!(longest < (MS(rtt) / 14).max(MS(10)), "{what}: a queue of {longest:?}");
+        assert_eq!(drops(&world), 0, "{what}");
+    }
+}
+
+#[test]
+fn a_late_first_answer_is_not_taken_for_a_long_path() {
+    // Every report of the first flight is lost; what is sent again is answered after three round trips.
+    let rate = Rate::mbit(150);
+    let mut scenario = link(rate, MS(540), 1.0);
+    change(&mut scenario.back, Duration::ZERO, Change { outage: Some(MS(400)), ..Change::default() });
+    let mut flow = flow(&scenario, Start::Cold);
+    flow.tcp.initial_rto = MS(1200);
+    let mut world = world(&scenario, 1);
+    world.add(flow);
+    let longest = longest_queue(&mut world, S(8));
+    assert!(longest < MS(60), "{longest:?}");
+    assert_eq!(drops(&world), 0);
+    assert!(used(&world, rate, MS(5000), MS(8000)) > 0.97);
 }

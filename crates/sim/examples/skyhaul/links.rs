@@ -4,7 +4,7 @@ use crate::{link, sampled, Contender, MS};
 use skyhaul_cc::{Bytes, Duration, Rate, Share, Time};
 use skyhaul_sim::scenario::{Change, Dir, GilbertElliott, Jitter, JitterShape, RateBase, Scenario};
 use skyhaul_sim::stats;
-use skyhaul_sim::world::{Flow, World};
+use skyhaul_sim::world::World;
 
 const MSS: Bytes = Bytes(1448);
 const HEADERS: Bytes = Bytes(52);
@@ -21,7 +21,8 @@ struct Cell {
     goal: f64,
     /// Each flow's share of what the link carried counts, not the sum.
     shares: bool,
-    edit: fn(&mut Flow),
+    /// The data arrives in frames of this length.
+    frame: Duration,
 }
 
 fn base(name: &str, scenario: Scenario) -> Cell {
@@ -33,7 +34,7 @@ fn base(name: &str, scenario: Scenario) -> Cell {
         seconds: 60,
         goal: 0.993,
         shares: false,
-        edit: |_| {},
+        frame: Duration::ZERO,
     }
 }
 
@@ -41,7 +42,11 @@ fn steady(mbit: u64, rtt: u64) -> Vec<Cell> {
     let name = |what: &str| format!("steady-{mbit}-{rtt}-{what}");
     let queue = Rate::mbit(mbit).bdp(MS(rtt));
     let plain = |loss| link(Rate::mbit(mbit), MS(rtt), loss, RateBase::Ip, queue);
-    let mut cells = vec![base(&name("base"), plain(0.01)), base(&name("loss5"), plain(0.05))];
+    let mut cells = vec![
+        base(&name("clean"), plain(0.0)),
+        base(&name("base"), plain(0.01)),
+        base(&name("loss5"), plain(0.05)),
+    ];
     let mut acks = plain(0.01);
     acks.back.loss = Share::new(0.2).unwrap();
     cells.push(base(&name("ackloss20"), acks));
@@ -59,6 +64,7 @@ fn steady(mbit: u64, rtt: u64) -> Vec<Cell> {
         jitter.forward.jitter = Some(Jitter { half_range: MS(ms) / 2, shape: JitterShape::Uniform });
         cells.push(Cell { goal: 0.95, ..base(&name(&format!("jitter{ms}")), jitter) });
     }
+    cells.push(Cell { goal: 0.95, frame: MS(20), ..base(&name("frames20"), plain(0.01)) });
     cells
 }
 
@@ -171,7 +177,8 @@ pub fn table(filter: &str, contenders: &[&str], seeds: u64) {
             let (mut used, mut fairness, mut queue, mut drops, mut last) =
                 (Vec::new(), Vec::new(), 0.0f64, 0, Vec::new());
             for seed in 1..=seeds {
-                let mut world = World::on(&cell.scenario, Dir::Forward, seed);
+                let [data, acks] = [Dir::Forward, Dir::Back].map(|dir| cell.scenario.link(dir, seed));
+                let mut world = World::new(data.with_frames(cell.frame), acks, seed);
                 world.bins = MS(100);
                 for (name, start) in &cell.flows {
                     let name = if name.is_empty() { contender } else { name };
@@ -179,10 +186,10 @@ pub fn table(filter: &str, contenders: &[&str], seeds: u64) {
                     let contender = Contender { name, rate, mss: MSS, headers: HEADERS };
                     let mut flow = contender.flow(&cell.scenario, None);
                     flow.start = Time::from_secs(*start);
-                    (cell.edit)(&mut flow);
                     world.add(flow);
                 }
                 sampled(&mut world, Time::from_secs(cell.window.0));
+                let before = world.forward().counters().delivered.bytes;
                 let queues = sampled(&mut world, Time::from_secs(cell.seconds));
                 drops += world.forward().counters().queue_full.packets;
                 queue = queue.max(stats::quantile(&queues, 0.95).unwrap_or(0.0));
@@ -194,7 +201,10 @@ pub fn table(filter: &str, contenders: &[&str], seeds: u64) {
                     .collect();
                 let sum: f64 = got.iter().sum();
                 let squares: f64 = got.iter().map(|x| x * x).sum();
-                used.push(sum / cell.offered(cell.window.0, cell.window.1));
+                // What the link delivered: in order, the edges of the window move by round trips.
+                let delivered = (world.forward().counters().delivered.bytes - before).bits() as f64;
+                let delivered = delivered * MSS.as_f64() / (MSS + HEADERS).as_f64();
+                used.push(delivered / cell.offered(cell.window.0, cell.window.1));
                 fairness.push(sum * sum / (squares.max(1.0) * got.len() as f64));
                 last = got.iter().map(|x| format!("{:.2}", x / sum.max(1.0))).collect();
             }

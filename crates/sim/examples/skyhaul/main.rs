@@ -7,7 +7,10 @@
 //! ```
 //!
 //! Contenders are the controllers' names, and of our own `skyhaul` (cold), `warm`, `known` and `plain`
-//! (without reports), with `+tail` for ideal coded repair of the last window.
+//! (without reports), with `+tail` for ideal coded repair of the last window, and
+//! what real hosts add: `+batch` (departures by the millisecond), `+noise` (receive times off by up to 50 µs),
+//! `+step100` and `+step1000` (receive times in steps of so many µs), `+drift` (a clock that gains 100 ppm),
+//! `+live` (batches, 100 µs of noise, 50 ppm).
 
 #![allow(clippy::unwrap_used)] // a tool for developers
 
@@ -18,7 +21,7 @@ use skyhaul_cc::controllers::skyhaul::{Policy, Skyhaul, Start};
 use skyhaul_cc::{registry, Bytes, Controller, Duration, PathHistory, Rate, Setup, Share, Time};
 use skyhaul_sim::scenario::{RateBase, Scenario};
 use skyhaul_sim::tcp::{AckOptions, SackBlocks, TcpOptions};
-use skyhaul_sim::world::{Flow, World};
+use skyhaul_sim::world::{Flow, Stamps, World};
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 
@@ -47,7 +50,25 @@ struct Contender<'a> {
 
 impl Contender<'_> {
     fn flow(&self, scenario: &Scenario, bytes: Option<Bytes>) -> Flow {
-        let (name, tail) = self.name.strip_suffix("+tail").map_or((self.name, false), |name| (name, true));
+        let mut words = self.name.split('+');
+        let name = words.next().unwrap_or_default();
+        let (mut tail, mut stamps, mut batch) = (false, Stamps::default(), Duration::ZERO);
+        for word in words {
+            match word {
+                "tail" => tail = true,
+                "batch" => batch = MS(1),
+                "noise" => stamps.noise = Duration::from_micros(50),
+                "drift" => stamps.drift = 100e-6,
+                "step100" => stamps.step = Duration::from_micros(100),
+                "step1000" => stamps.step = MS(1),
+                // What a host shows: departures by the millisecond, times interpolated, two quartzes.
+                "live" => {
+                    batch = MS(1);
+                    stamps = Stamps { noise: Duration::from_micros(100), drift: 50e-6, ..stamps };
+                }
+                other => panic!("unknown word {other:?} after a contender"),
+            }
+        }
         let rtt = scenario.rtt();
         let setup = Setup {
             link_rate: Some(self.rate),
@@ -83,10 +104,12 @@ impl Contender<'_> {
                 headers: self.headers,
                 initial_rto,
                 greatest_rto,
+                batch,
                 ..TcpOptions::default()
             },
             acks,
             reports,
+            stamps,
             repair,
             ..Flow::new(own.unwrap_or_else(|| {
                 registry::build(name, &Setup { initial_window: self.mss * 10, ..setup }).unwrap()

@@ -10,18 +10,25 @@ pub(super) struct Flight {
     jitter: Option<(Jitter, Stream)>,
     detour: Option<(Chance, u64, Stream)>,
     reorder: bool,
+    /// Packets leave at multiples of this; 1 for at once.
+    frame: u64,
     latest: u64,
 }
 
 impl Flight {
     pub fn new(direction: &Direction, seed: u64) -> Self {
         let jitter = direction.jitter.map(|jitter| (jitter, Stream::new(seed, "jitter")));
-        Flight { jitter, detour: None, reorder: direction.reorder, latest: 0 }
+        Flight { jitter, detour: None, reorder: direction.reorder, frame: 1, latest: 0 }
     }
 
     /// From now on `share` of the packets take up to `longest` more.
     pub fn detour(&mut self, share: Chance, longest: u64, stream: Stream) {
         self.detour = Some((share, longest, stream));
+    }
+
+    /// From now on packets leave in frames of this length.
+    pub fn gather(&mut self, frame: u64) {
+        self.frame = frame.max(1);
     }
 
     /// Delay of the next packet, jitter and detour included. Draws for lost packets too.
@@ -49,6 +56,7 @@ impl Flight {
 
     /// When a packet sent at `departure` arrives: not before its predecessors unless reordering was asked.
     pub fn arrive(&mut self, departure: u64, delay: u64) -> u64 {
+        let departure = departure.checked_next_multiple_of(self.frame).unwrap_or(departure);
         let at = departure.saturating_add(delay);
         if self.reorder {
             return at;

@@ -118,6 +118,14 @@ impl Link {
         self
     }
 
+    /// The same link, but what leaves it arrives in frames: at the next multiple of `frame` and not before, as
+    /// over a link whose slots come round in turn.
+    #[must_use]
+    pub fn with_frames(mut self, frame: Duration) -> Link {
+        self.flight.gather(nanos(frame));
+        self
+    }
+
     /// Offers an IP packet of `size` bytes at `now` and says what becomes of it.
     ///
     /// `now` never decreases between calls; if it does, the latest one counts. A packet finds room if the

@@ -66,6 +66,9 @@ pub struct TcpOptions {
     pub threshold: Share,
     /// Spacing.
     pub pacing: Pacing,
+    /// Paced segments leave together with those that are due within this time, as from a host that does not
+    /// wake up for each; zero by default.
+    pub batch: Duration,
     /// Retransmission timeout before the first round-trip sample: 1 s (RFC 6298 §2.1).
     pub initial_rto: Duration,
     /// The timeout is at least the smoothed round trip and this: 200 ms, as Linux has it. RFC 6298 §2.4
@@ -85,6 +88,7 @@ impl Default for TcpOptions {
             recovery: Recovery::default(),
             threshold: LossOddsOptions::default().threshold,
             pacing: Pacing::default(),
+            batch: Duration::ZERO,
             initial_rto: Duration::from_secs(1),
             rto_margin: Duration::from_millis(200),
             least_rto: Duration::ZERO,

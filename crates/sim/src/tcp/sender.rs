@@ -72,6 +72,8 @@ pub struct Sender {
     rack: Rack,
     judge: Option<Box<Judge>>,
     next_departure: Time,
+    /// What is due before then leaves with its batch.
+    batch_until: Time,
     /// When the retransmission timer was last started.
     timer_from: Time,
     last_new: Time,
@@ -144,6 +146,7 @@ impl Sender {
             rack: Rack::default(),
             judge,
             next_departure: Time::ZERO,
+            batch_until: Time::ZERO,
             timer_from: Time::ZERO,
             last_new: Time::ZERO,
             backoff: 0,
@@ -188,17 +191,14 @@ impl Sender {
     pub fn tape(&self) -> Option<&Tape> {
         self.tape.as_ref()
     }
-
     /// The controller.
     pub fn controller(&self) -> &dyn Controller {
         &*self.controller
     }
-
     /// What has been done so far.
     pub fn counters(&self) -> &SenderCounters {
         &self.counters
     }
-
     /// The round-trip estimate, once there is one.
     pub fn rtt(&self) -> Option<Rtt> {
         self.rtt.is_measured().then(|| self.rtt.rtt())
@@ -208,7 +208,6 @@ impl Sender {
     pub fn in_flight(&self) -> Bytes {
         self.board.in_flight()
     }
-
     /// Bytes acknowledged in order.
     pub fn acknowledged(&self) -> Bytes {
         self.board.bytes_before(self.board.first())
@@ -223,12 +222,10 @@ impl Sender {
     pub fn is_done(&self) -> bool {
         self.board.sent_all() && self.board.is_empty()
     }
-
     /// What the controller did that no controller may do.
     pub fn broken(&self) -> Option<&str> {
         self.broken.as_deref()
     }
-
     /// Begins the measurement of the mean window anew.
     pub fn measure_window(&mut self, now: Time) {
         self.counters.window_area = 0.0;
@@ -254,8 +251,12 @@ impl Sender {
                     self.note_idleness();
                     return None;
                 };
-                if self.next_departure() > now {
-                    return None;
+                let due = self.next_departure();
+                if due >= self.batch_until {
+                    if due > now {
+                        return None;
+                    }
+                    self.batch_until = now + self.options.batch;
                 }
                 self.ask_for_train(now);
                 seq
@@ -278,7 +279,6 @@ impl Sender {
     pub fn departure(&self) -> Option<Time> {
         self.allowed().map(|_| self.next_departure())
     }
-
     fn next_departure(&self) -> Time {
         self.train.map_or(self.next_departure, |under_way| under_way.next_departure)
     }
@@ -298,7 +298,7 @@ impl Sender {
         let mut under_way = self.train.take()?;
         let pace = under_way.train.pace.unwrap_or(Rate::MAX);
         under_way.left = under_way.left.saturating_sub(1);
-        under_way.next_departure = now + pace.time_for(payload);
+        under_way.next_departure = under_way.next_departure.max(now) + pace.time_for(payload);
         self.train = Some(under_way).filter(|under_way| under_way.left > 0);
         Some(under_way.train.number)
     }

@@ -27,6 +27,10 @@ const GROWTH_UNSEEN: f64 = 1.0;
 /// ran away beside a competitor that filled the queue.
 const VALIDATED: f64 = 2.0;
 const FREE_ROUNDS: u32 = 8;
+/// A growth by more than this must be followed by the rate by this share of it.
+const FOLLOW: (f64, f64) = (1.03, 0.4);
+/// Growth of such a start, and what must come of it.
+const FILLING: (f64, f64) = (1.5, 1.2);
 /// Rounds at the bound that trains set before it is tested.
 const BOUND_ROUNDS: u32 = 3;
 /// Growth per round when others share the link, in windows that fill it: the same addition for all of them.
@@ -52,8 +56,24 @@ pub(super) struct View {
     pub rate: f64,
     /// Available rate by trains that can be trusted.
     pub available: Option<f64>,
+    /// How unsure `rate` and `available` are, as shares of them.
+    pub unsure: (f64, f64),
+    /// Capacity by bursts that can be trusted.
+    pub capacity: Option<f64>,
     /// Capacity, when others share it.
     pub shared: Option<f64>,
+}
+
+impl View {
+    /// What goes through by all evidence: random losses make the round's rate scatter, noisy times what the
+    /// trains say; each counts by what the other lacks.
+    fn settled(&self) -> f64 {
+        let Some(available) = self.available.filter(|free| (free / self.rate - 1.0).abs() < AGREE) else {
+            return self.rate;
+        };
+        let (rate, trains) = (self.unsure.0 * self.unsure.0, self.unsure.1 * self.unsure.1);
+        (self.rate * trains + available * rate) / (rate + trains).max(1e-18)
+    }
 }
 
 /// What the rule remembers.
@@ -65,8 +85,29 @@ pub(super) struct Cruise {
     at_bound: u32,
     hold_until: Option<Time>,
     cap: Option<(Time, f64)>,
-    /// The last round's growth has not been seen yet.
-    unseen: bool,
+    /// The last growth without trains.
+    step: Option<Step>,
+    /// The link was found to be full at some time.
+    full: bool,
+    /// Rates of the last two rounds.
+    rates: [f64; 2],
+}
+
+/// A growth of the window whose effect is awaited.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    /// Rate before it.
+    rate: f64,
+    by: f64,
+    /// The round that still shows the window before is over.
+    seen: bool,
+}
+
+/// What became of it.
+enum StepSays {
+    Wait,
+    Useless,
+    Go,
 }
 
 impl Cruise {
@@ -78,8 +119,32 @@ impl Cruise {
             at_bound: 0,
             hold_until: None,
             cap: None,
-            unseen: false,
+            step: None,
+            full: false,
+            rates: [0.0; 2],
         }
+    }
+
+    /// Whether the link was full once.
+    pub fn is_full(&self) -> bool {
+        self.full
+    }
+
+    /// Trains have found what the link carries.
+    pub fn filled(&mut self) {
+        self.full = true;
+    }
+
+    /// The window of a start that noise leaves without trains and without a queue to look at: half as much
+    /// again as goes through, until that no longer brings more two rounds later.
+    pub fn fill(&mut self, view: &View) -> f64 {
+        let before = self.rates[0];
+        self.rates = [self.rates[1], view.rate];
+        if before > 0.0 && view.rate < FILLING.1 * before {
+            self.full = true;
+            return view.rate * (view.round_trip + view.target);
+        }
+        (FILLING.0 * view.rate * view.round_trip).max(view.window)
     }
 
     /// Whether growth has to wait.
@@ -98,6 +163,7 @@ impl Cruise {
         self.cap = Some((finding.now, view.rate));
         self.growth = GROWTH_FIRST;
         self.seen_queue = true;
+        self.full = true;
         let queue = finding.before_loss.map_or(view.target, |queue| view.target.min(0.7 * queue));
         view.window.min(view.rate * (view.round_trip + queue))
     }
@@ -111,10 +177,8 @@ impl Cruise {
             self.seen_queue = true;
             self.growth = GROWTH_FIRST.max(target / round_trip);
             self.at_bound = 0;
-            self.unseen = false;
-            // What the trains measured is free of the scatter of random losses, where both agree.
-            let rate = view.available.filter(|free| (free / rate - 1.0).abs() < AGREE).unwrap_or(rate);
-            return window + (GAIN * (rate * reach - window)).min(STEP_MOST * window);
+            self.step = None;
+            return window + (GAIN * (view.settled() * reach - window)).min(STEP_MOST * window);
         }
         if self.holds(now) {
             return window;
@@ -124,13 +188,19 @@ impl Cruise {
             None => {
                 let most = if self.seen_queue { GROWTH_MOST } else { GROWTH_UNSEEN };
                 let grown = window * (1.0 + self.growth.min(most));
-                match view.available {
-                    Some(available) => self.towards(available * reach, grown, view),
-                    // A window twice as large would be two steps ahead of what has been seen.
-                    None if self.unseen && self.growth > 0.1 && self.seen_queue => {
-                        self.unseen = false;
-                        return window;
-                    }
+                match view.available.or(view.capacity) {
+                    Some(bound) => self.towards(bound * reach, grown, view),
+                    None if self.seen_queue => match self.judge_step(view) {
+                        StepSays::Wait => return window,
+                        StepSays::Useless => {
+                            self.growth = GROWTH_FIRST;
+                            return window.min(rate * reach);
+                        }
+                        StepSays::Go => {
+                            self.step = Some(Step { rate, by: grown / window, seen: false });
+                            grown
+                        }
+                    },
                     None => grown,
                 }
             }
@@ -142,8 +212,22 @@ impl Cruise {
         if let Some((_, rate)) = self.cap.filter(|(at, _)| between(*at, now) < CAP) {
             wanted = wanted.min(rate * reach);
         }
-        self.unseen = wanted > 1.05 * window;
         wanted.max(window)
+    }
+
+    /// Without trains the rate has to follow the window, or a noise that hides the queue lets it run away.
+    fn judge_step(&mut self, view: &View) -> StepSays {
+        match &mut self.step {
+            Some(step) if !step.seen => {
+                step.seen = true;
+                StepSays::Wait
+            }
+            Some(step) if step.by > FOLLOW.0 && view.rate / step.rate - 1.0 < FOLLOW.1 * (step.by - 1.0) => {
+                self.step = None;
+                StepSays::Useless
+            }
+            _ => StepSays::Go,
+        }
     }
 
     /// Growth up to what trains say is free; where no queue follows, the bound is tested by a small step.

@@ -28,6 +28,9 @@ const DECISIVE_DEPTH: std::ops::RangeInclusive<f64> = 0.25..=0.6;
 /// Rounds with a queue too long before a decisive dip.
 const STANDING_ROUNDS: u32 = 3;
 
+/// A queue below this share of the last round's does not stand.
+const SHRINKS: f64 = 0.97;
+
 /// A dip under way.
 #[derive(Clone, Copy, Debug)]
 struct Dip {
@@ -44,6 +47,8 @@ pub(super) struct Dips {
     last: Option<Time>,
     dip: Option<Dip>,
     standing: u32,
+    /// Queue of the last round.
+    before: f64,
     count: u32,
 }
 
@@ -82,6 +87,7 @@ impl Dips {
         window: f64,
         target: f64,
         round_trip: f64,
+        shared: bool,
     ) -> Option<Verdict> {
         if let Some(dip) = &mut self.dip {
             dip.rounds += 1;
@@ -94,7 +100,10 @@ impl Dips {
         }
         let last = *self.last.get_or_insert(finding.now);
         let queue = finding.least;
-        self.standing = if queue > 2.0 * target + 0.001 { self.standing + 1 } else { 0 };
+        // A queue that shrinks is one, and on its way out; on a shared link dips are what makes flows equal.
+        let stands = queue > 2.0 * target + 0.001 && (shared || queue > SHRINKS * self.before);
+        self.standing = if stands { self.standing + 1 } else { 0 };
+        self.before = queue;
         if finding.steady < 8.0 || finding.app_limited {
             return None;
         }

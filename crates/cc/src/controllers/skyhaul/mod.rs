@@ -40,7 +40,7 @@ use emergency::Emergency;
 use history::Through;
 use judge::{Judge, Run};
 use path::{between, Path};
-use plain::{Plain, PlainFinding};
+use plain::Plain;
 use round::{Finding, Round};
 use step::Steps;
 use trains::{packets, Sample, Trains};
@@ -113,6 +113,8 @@ const NOISY_TRAINS: f64 = 0.15;
 const NOISY_SHARED: f64 = 4.0;
 /// The rate followed a growth of at least this much by this share of it: what stood there was no queue.
 const FOLLOWED: (f64, f64) = (1.04, 0.6);
+/// Losses in bursts scatter so many times more than single ones.
+const BURSTY: f64 = 2.0;
 /// Longest time a start with a known rate sends without an answer.
 const UNANSWERED_MOST: f64 = 3.0;
 
@@ -255,7 +257,11 @@ impl Skyhaul {
         let shared = self.is_shared(self.now, SHARED_GROWTH) && !self.trains.are_clumped();
         let shared = if shared { NOISY_SHARED } else { 1.0 };
         let threshold = shared * NOISY.max(NOISY_TRAINS * train);
-        self.noisy = self.path.jitter() > if self.noisy { 0.5 * threshold } else { threshold };
+        let before = self.noisy;
+        self.noisy = self.path.jitter() > if before { 0.5 * threshold } else { threshold };
+        if self.noisy && !before && self.trains.are_clumped() {
+            self.trains.forget_others();
+        }
     }
 
     fn is_shared(&self, now: Time, seconds: f64) -> bool {
@@ -276,6 +282,10 @@ impl Skyhaul {
         let (round_trip, target) = (self.round_trip(), self.target());
         let (base, pace) = (self.path.base(), self.pace());
         let queue = self.path.hear(report, received_at);
+        if matches!(self.phase, Phase::Validate { .. }) && self.round_trip() < round_trip {
+            // The first answer was late: what was set rests on a rate.
+            self.window.scale(self.round_trip() / round_trip);
+        }
         let fell = base.zip(self.path.base()).map_or(0.0, |(before, now)| before - now);
         if self.phase == Phase::Cruise && fell > (0.4 * target).max(STEP_LEAST) {
             self.keep = Some((pace, KEEP_PACKETS));
@@ -383,6 +393,7 @@ impl Skyhaul {
                 }
                 if self.trains.capacity().is_some_and(|capacity| rate > VALID * capacity) {
                     self.window.set(VALIDATED * rate * round_trip);
+                    self.cruise.filled();
                 }
                 self.phase = Phase::Cruise;
             }
@@ -452,6 +463,11 @@ impl Skyhaul {
                     !noisy && self.trains.is_trusted() && between(*at, finding.now) < 1.5 * round_trip + 0.2
                 })
                 .map(|(_, rate)| rate),
+            unsure: (
+                BURSTY * libm::sqrt(self.judge.noise() / finding.packets.max(1.0)),
+                self.trains.unsure(self.path.jitter()),
+            ),
+            capacity: self.trains.capacity().filter(|_| !noisy && self.trains.is_trusted()),
             shared: self.trains.capacity().filter(|_| self.is_shared(finding.now, SHARED_GROWTH)),
         };
         if self.phase == Phase::Cruise && view.shared.is_none() && self.is_no_queue(finding, &view) {
@@ -468,13 +484,18 @@ impl Skyhaul {
             return;
         }
         let under_way = self.dips.is_under_way();
-        let verdict = self.dips.end_round(finding, view.window, target, round_trip);
+        let verdict = self.dips.end_round(finding, view.window, target, round_trip, view.shared.is_some());
         if let Some(verdict) = verdict {
             self.hear_verdict(verdict, finding);
             if view.shared.is_some() {
                 // The dip stays: with the same addition for everyone, flows become equal.
                 self.window.scale(SHARED_CUT);
             }
+        }
+        if noisy && !self.cruise.is_full() {
+            let window = self.cruise.fill(&view);
+            self.window.set(window);
+            return;
         }
         // While a dip or its echo is under way, the round shows the dip and not the window.
         if !under_way && !self.dips.is_under_way() && !finding.app_limited {
@@ -505,37 +526,6 @@ impl Skyhaul {
         self.path.forget_offset(0.03);
     }
 
-    fn end_plain_round(&mut self, finding: &PlainFinding) {
-        let round_trip = finding.round_trip.max(1e-6);
-        self.plain.watch_growth(finding);
-        let rate = if finding.rate > 0.0 { finding.rate } else { finding.packets / round_trip };
-        // Round trips are coarser than one-way delays.
-        let wanted = target(rate, round_trip).max(round_trip / 32.0).max(0.002);
-        if finding.app_limited {
-            return;
-        }
-        let start = !self.plain.full;
-        if start && finding.queue < 4.0 * wanted {
-            self.window.scale(2.0);
-            return;
-        }
-        self.plain.full = true;
-        self.plain.learnt = Some((rate, round_trip));
-        let view = View {
-            window: self.window.segments(),
-            round_trip,
-            target: wanted,
-            rate,
-            available: Some(1.25 * rate),
-            shared: None,
-        };
-        let window = self.cruise.after_round(self.now, finding.queue, &view);
-        self.window.set(window);
-        if start {
-            self.window.set(self.window.segments().min(rate * (round_trip + wanted)));
-        }
-    }
-
     /// The window before the first answer, where a rate is given: what the time has allowed so far.
     fn unanswered(&self, rate: f64) -> f64 {
         let spent = self.started.map_or(0.0, |start| between(start, self.now)).min(UNANSWERED_MOST);
@@ -562,6 +552,7 @@ impl Controller for Skyhaul {
         if self.phase == Phase::First && between(self.flight.0, sent.now) < FLIGHT {
             self.flight.1 += 1.0;
         }
+        self.trains.hear_departure(sent.now);
     }
 
     fn on_report(&mut self, report: &Report) {
@@ -572,7 +563,7 @@ impl Controller for Skyhaul {
             Some(received_at) => self.received(report, received_at),
             None => self.judge.hear_loss(report.sent_at),
         }
-        let sample = self.trains.hear(report);
+        let sample = self.trains.hear(report, self.path.jitter());
         if self.phase == Phase::First {
             self.estimate_first();
         }
@@ -603,7 +594,7 @@ impl Controller for Skyhaul {
             return None;
         }
         let (rate, round_trip) = (self.pace(), self.round_trip());
-        self.trains.poll(now, rate, round_trip)
+        self.trains.poll(now, rate, round_trip, self.path.jitter())
     }
 
     fn on_ack(&mut self, ack: &Ack) {

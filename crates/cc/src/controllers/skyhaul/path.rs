@@ -15,7 +15,9 @@ const MEMORY: Duration = Duration::from_secs(30);
 const JITTER_LAG: f64 = 0.002;
 /// The median is followed in steps of this share of it, from this much up.
 const JITTER_STEP: f64 = 1.0 / 16.0;
-const JITTER_LEAST: f64 = 1e-5;
+const JITTER_LEAST: f64 = 1e-6;
+/// The first difference counts whole, up to this.
+const JITTER_FIRST_MOST: f64 = 1e-4;
 /// The feedback delay of a round is forgotten by this factor per round.
 const EXTRA_DECAY: f64 = 0.8;
 /// The share of reordered packets is an average over so many.
@@ -35,6 +37,7 @@ pub(super) struct Path {
     /// When the last packet that counts for the jitter arrived, and its delay.
     compared: Option<(Time, f64)>,
     jitter: f64,
+    is_jitter_known: bool,
     extra: f64,
     extra_now: f64,
     /// The latest arrival so far, and the share of packets that came before one sent earlier.
@@ -52,6 +55,7 @@ impl Path {
             queue: 0.0,
             compared: None,
             jitter: JITTER_LEAST,
+            is_jitter_known: false,
             extra: 0.0,
             extra_now: 0.0,
             newest: None,
@@ -73,9 +77,15 @@ impl Path {
             Some((at, _)) if between(at, received_at) < JITTER_LAG => {}
             before => {
                 // The median: trains of others on the link move the mean, but not half of the packets.
-                let larger = before.is_some_and(|(_, before)| (owd - before).abs() > self.jitter);
-                self.jitter *= if larger { 1.0 + JITTER_STEP } else { 1.0 - JITTER_STEP };
-                self.jitter = self.jitter.clamp(JITTER_LEAST, 1.0);
+                if let Some((_, before)) = before {
+                    let apart = (owd - before).abs();
+                    self.jitter *= if apart > self.jitter { 1.0 + JITTER_STEP } else { 1.0 - JITTER_STEP };
+                    if !self.is_jitter_known {
+                        self.is_jitter_known = true;
+                        self.jitter = apart.min(JITTER_FIRST_MOST);
+                    }
+                    self.jitter = self.jitter.clamp(JITTER_LEAST, 1.0);
+                }
                 self.compared = Some((received_at, owd));
             }
         }

@@ -3,6 +3,8 @@
 //! It doubles until the delivery rate no longer grows or a queue stands, and then keeps the same small
 //! queue by the same rule. Goals are lower here: bundled acknowledgments hide what trains would show.
 
+use super::cruise::{target, View};
+use super::Skyhaul;
 use crate::event::{Ack, Loss, Signal};
 use crate::units::Bytes;
 use crate::window::segments;
@@ -86,6 +88,42 @@ impl Plain {
         } else {
             self.flat += 1;
             self.full |= self.flat >= PLATEAU_ROUNDS;
+        }
+    }
+}
+
+impl Skyhaul {
+    /// A round of acknowledgments has ended.
+    pub(super) fn end_plain_round(&mut self, finding: &PlainFinding) {
+        let round_trip = finding.round_trip.max(1e-6);
+        self.plain.watch_growth(finding);
+        let rate = if finding.rate > 0.0 { finding.rate } else { finding.packets / round_trip };
+        // Round trips are coarser than one-way delays.
+        let wanted = target(rate, round_trip).max(round_trip / 32.0).max(0.002);
+        if finding.app_limited {
+            return;
+        }
+        let start = !self.plain.full;
+        if start && finding.queue < 4.0 * wanted {
+            self.window.scale(2.0);
+            return;
+        }
+        self.plain.full = true;
+        self.plain.learnt = Some((rate, round_trip));
+        let view = View {
+            window: self.window.segments(),
+            round_trip,
+            target: wanted,
+            rate,
+            available: Some(1.25 * rate),
+            unsure: (0.0, 1.0),
+            capacity: None,
+            shared: None,
+        };
+        let window = self.cruise.after_round(self.now, finding.queue, &view);
+        self.window.set(window);
+        if start {
+            self.window.set(self.window.segments().min(rate * (round_trip + wanted)));
         }
     }
 }

@@ -4,6 +4,10 @@
 //! `C`, whatever else goes over the link. A train *paced* at C comes apart when others use the link: traffic
 //! at rate x stretches it by s = 1 + x/C, so C (2 - s) is the available rate `A`. A stretch beyond 2.2
 //! cannot come from others at up to C: the capacity fell.
+//!
+//! Hosts send by the millisecond and read times that are off by some microseconds, so the spacing is that of
+//! a line through all arrivals, trains are as long as the noise of the times asks for, and what others put
+//! between is counted for the time in which the packets really left.
 
 use super::path::between;
 use crate::event::{Report, Train};
@@ -36,9 +40,26 @@ const SHARED: std::ops::Range<f64> = 1.15..2.1;
 const FELL: f64 = 2.2;
 /// A paced train speaks of the available rate if its pace was this close to C.
 const PACE_TOLERANCE: f64 = 0.1;
+/// A paced train whose packets left within less than this share of its time says nothing of others.
+const SPREAD_LEAST: f64 = 0.4;
 /// Gaps below this share of the mean, and how many of them make a train a clump.
-const CLOSE: f64 = 0.25;
-const CLUMPED: f64 = 0.3;
+const CLOSE: f64 = 0.1;
+const CLUMPED: f64 = 0.5;
+/// Packets between the ends of clumps that make a rate.
+const CLUMP_PACKETS: u32 = 8;
+/// Trains are long enough to know a rate to this share in spite of noisy times, within these packets.
+const EXACT: f64 = 0.04;
+const PACKETS_NOISY: f64 = 128.0;
+/// A host that sends a paced train at once is asked for trains twice as long, up to so many times and so
+/// many seconds: hosts wake up by the millisecond.
+const LONGER_MOST: f64 = 8.0;
+const LENGTH_BATCHED: f64 = 0.0025;
+/// Standard deviation of the span of a train by a line through it, in those of one time and √packets.
+const SPAN_DEVIATION: f64 = 3.5;
+/// A burst's time must be so many deviations of one time over √packets, a quarter's error.
+const CLEAR: f64 = 4.0 * SPAN_DEVIATION;
+/// Deviations that are noise.
+const DEVIATIONS: f64 = 2.0;
 /// Trains that may be under way: more than are sent in any round trip.
 const UNDER_WAY_MOST: usize = 256;
 
@@ -74,31 +95,20 @@ struct Asked {
 /// A train of which packets have been reported.
 #[derive(Clone, Debug)]
 struct Coming {
-    /// Times between the arrivals of neighbours.
-    gaps: Vec<f64>,
     asked: Asked,
-    index: u32,
-    first: Option<Place>,
-    middle: Option<Place>,
-    last: Option<Place>,
-    received: u32,
+    /// Packets told of, lost ones counted.
+    told: u32,
+    places: Vec<Place>,
 }
 
+/// A packet of a train that has arrived: its number there, and its times in seconds since the train's first.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     index: u32,
     sent_at: Time,
+    sent: f64,
     received_at: Time,
-}
-
-impl Place {
-    /// Packets per second from `from` to here, by send or by receive times; gaps of lost packets count.
-    fn rate_since(&self, from: &Place) -> f64 {
-        f64::from(self.index - from.index) / between(from.received_at, self.received_at).max(1e-12)
-    }
-    fn stretch_since(&self, from: &Place) -> f64 {
-        between(from.received_at, self.received_at) / between(from.sent_at, self.sent_at).max(1e-12)
-    }
+    received: f64,
 }
 
 /// All about trains.
@@ -117,6 +127,18 @@ pub(super) struct Trains {
     stretched_before: bool,
     shared_at: Option<Time>,
     clumped: bool,
+    /// Trains are this many times longer, because the host sends many packets at once.
+    longer: f64,
+    leaving: Option<Leaving>,
+}
+
+/// A paced train that is being sent.
+#[derive(Clone, Copy, Debug)]
+struct Leaving {
+    from: Option<Time>,
+    left: u32,
+    /// How long it should take.
+    told: f64,
 }
 
 impl Trains {
@@ -134,6 +156,8 @@ impl Trains {
             stretched_before: false,
             shared_at: None,
             clumped: false,
+            longer: 1.0,
+            leaving: None,
         }
     }
 
@@ -168,6 +192,12 @@ impl Trains {
         self.shared_at
     }
 
+    /// Trains speak of noise, and so they did before.
+    pub fn forget_others(&mut self) {
+        self.shared_at = None;
+        self.stretched_before = false;
+    }
+
     /// Whether the newest train arrived in clumps: its times are noise.
     pub fn are_clumped(&self) -> bool {
         self.clumped
@@ -178,16 +208,30 @@ impl Trains {
         (LENGTH * rate).clamp(*PACKETS.start(), *PACKETS.end()).floor()
     }
 
+    /// Packets of a train at this rate where times are off by so many seconds.
+    fn length_in_noise(&self, rate: f64, noise: f64) -> f64 {
+        let exact = libm::pow(SPAN_DEVIATION * noise * rate / EXACT, 2.0 / 3.0).min(PACKETS_NOISY);
+        Self::length(rate).max(exact).floor()
+    }
+
+    /// By what share one train may be off where times are off by so many seconds.
+    pub fn unsure(&self, noise: f64) -> f64 {
+        let rate = self.capacity().unwrap_or(0.0);
+        let packets = self.length_in_noise(rate, noise).max(1.0);
+        SPAN_DEVIATION * noise * rate / (packets * libm::sqrt(packets))
+    }
+
     /// The first flight is one burst.
     pub fn first(&mut self, now: Time, packets: f64) -> Option<Train> {
         self.begin(now, packets, None)
     }
 
-    /// A train, if one is due; `rate` is what we send at, `round_trip` D.
-    pub fn poll(&mut self, now: Time, rate: f64, round_trip: f64) -> Option<Train> {
+    /// A train, if one is due; `rate` is what we send at, `round_trip` D, `noise` that of times.
+    pub fn poll(&mut self, now: Time, rate: f64, round_trip: f64, noise: f64) -> Option<Train> {
         let capacity = self.capacity();
         let sent_at = capacity.unwrap_or(rate);
-        let length = INTERVAL_LENGTHS * Self::length(sent_at) / sent_at.max(1e-9);
+        let packets = self.length_in_noise(sent_at, noise);
+        let length = INTERVAL_LENGTHS * packets / sent_at.max(1e-9);
         let interval = (round_trip / PER_ROUND_TRIP).max(INTERVAL_LEAST).max(length.min(round_trip));
         if self.last.is_some_and(|last| between(last, now) < interval) {
             return None;
@@ -195,8 +239,12 @@ impl Trains {
         let paced = self.paced_next || self.paced_in_a_row > 0;
         self.paced_in_a_row = self.paced_in_a_row.saturating_sub(1);
         let pace = capacity.filter(|_| paced);
+        let packets = match pace {
+            Some(pace) => packets.max((packets * self.longer).min(LENGTH_BATCHED * pace)).floor(),
+            None => packets,
+        };
         self.paced_next = pace.is_none();
-        self.begin(now, Self::length(capacity.unwrap_or(rate)), pace)
+        self.begin(now, packets, pace)
     }
 
     /// The next trains are paced ones.
@@ -213,12 +261,31 @@ impl Trains {
             self.under_way.pop_front();
         }
         self.under_way.push_back(asked);
+        self.leaving = pace.map(|pace| Leaving {
+            from: None,
+            left: asked.packets,
+            told: f64::from(asked.packets.saturating_sub(1)) / pace.max(1e-9),
+        });
         let pace = pace.map(|pace| rate(pace, self.mss));
         Some(Train { number: asked.number, packets: asked.packets, pace })
     }
 
-    /// Hears of every packet; the sample of the train that ends with it or before it.
-    pub fn hear(&mut self, report: &Report) -> Option<Sample> {
+    /// A packet left. A paced train that the host sent at once says nothing: the next ones are longer.
+    pub fn hear_departure(&mut self, now: Time) {
+        let Some(mut leaving) = self.leaving.take() else { return };
+        let from = *leaving.from.get_or_insert(now);
+        leaving.left = leaving.left.saturating_sub(1);
+        if leaving.left > 0 {
+            self.leaving = Some(leaving);
+        } else if between(from, now) < SPREAD_LEAST * leaving.told && self.longer < LONGER_MOST {
+            self.longer *= 2.0;
+            self.pace_next(self.paced_in_a_row.max(1));
+        }
+    }
+
+    /// Hears of every packet; the sample of the train that ends with it or before it. Times are off by about
+    /// `noise`.
+    pub fn hear(&mut self, report: &Report, noise: f64) -> Option<Sample> {
         let mut ended = None;
         if self.coming.as_ref().is_some_and(|coming| report.train != Some(coming.asked.number)) {
             ended = self.coming.take();
@@ -228,24 +295,17 @@ impl Trains {
                 while self.under_way.front().is_some_and(|asked| asked.number != number) {
                     self.under_way.pop_front();
                 }
-                self.coming = self.under_way.pop_front().map(|asked| Coming {
-                    gaps: Vec::new(),
-                    asked,
-                    index: 0,
-                    first: None,
-                    middle: None,
-                    last: None,
-                    received: 0,
-                });
+                self.coming =
+                    self.under_way.pop_front().map(|asked| Coming { asked, told: 0, places: Vec::new() });
             }
             if let Some(coming) = &mut self.coming {
                 coming.hear(report);
-                if coming.index >= coming.asked.packets {
+                if coming.told >= coming.asked.packets {
                     ended = self.coming.take();
                 }
             }
         }
-        ended.and_then(|coming| self.judge(&coming))
+        ended.and_then(|coming| self.judge(&coming, noise))
     }
 
     /// What the train coming in shows so far: packets, rate and whether its halves agree.
@@ -253,38 +313,42 @@ impl Trains {
         self.coming.as_ref().and_then(Coming::dispersion)
     }
 
-    fn judge(&mut self, coming: &Coming) -> Option<Sample> {
-        let (first, last) = (coming.first?, coming.last?);
-        if f64::from(coming.received) < *PACKETS.start() / 2.0 {
+    fn judge(&mut self, coming: &Coming, noise: f64) -> Option<Sample> {
+        let (first, last) = (coming.places.first()?, coming.places.last()?);
+        if (coming.places.len() as f64) < *PACKETS.start() / 2.0 {
             return None;
         }
         self.clumped = coming.is_clumped();
-        if self.clumped && !self.bursts.is_empty() {
-            return None;
-        }
         let Some(pace) = coming.asked.pace else {
             let (packets, rate, agrees) = coming.dispersion()?;
             let changed = self.learn(rate);
             return Some(Sample::Burst { packets, rate, agrees, changed, sent_at: first.sent_at });
         };
-        // What left more slowly than it was told to says nothing.
-        let left_at = f64::from(last.index - first.index) / between(first.sent_at, last.sent_at).max(1e-12);
-        if (left_at / pace - 1.0).abs() > PACE_TOLERANCE {
+        let capacity = self.capacity()?;
+        let steps = f64::from(last.index - first.index);
+        // What left more slowly than it was told to says nothing, and what left at once neither.
+        let (left, told) = (last.sent - first.sent, steps / pace);
+        if !(SPREAD_LEAST * told..=(1.0 + PACE_TOLERANCE) * told).contains(&left) {
             return None;
         }
-        let stretch = last.stretch_since(&first);
-        let stretched = SHARED.contains(&stretch);
+        let arrived = steps * coming.spacing()?.1;
+        let fell = arrived > FELL * told.max(left);
+        // What stands between the packets came while they left; by themselves they take this long.
+        let alone = left.max(steps / capacity);
+        let stretch = 1.0 + (arrived - alone) / left;
+        let unsure = DEVIATIONS * SPAN_DEVIATION * noise / libm::sqrt(steps + 1.0) / left;
+        let stretched = stretch > SHARED.start + unsure && stretch < SHARED.end + unsure;
         if stretched && self.stretched_before {
             self.shared_at = Some(first.sent_at);
         }
         self.stretched_before = stretched;
-        if stretch > FELL {
+        if fell {
             return Some(Sample::Fell);
         }
-        let capacity = self.capacity()?;
         if (pace / capacity - 1.0).abs() > PACE_TOLERANCE {
             return None;
         }
+        let stretch = if stretch < 1.0 + unsure { 1.0 } else { stretch };
         let rate = (pace * (2.0 - stretch)).clamp(0.0, pace);
         Some(Sample::Available { rate, sent_at: first.sent_at })
     }
@@ -311,41 +375,85 @@ impl Trains {
 
 impl Coming {
     fn hear(&mut self, report: &Report) {
-        let index = self.index;
-        self.index += 1;
+        let index = self.told;
+        self.told += 1;
         let Some(received_at) = report.received_at else { return };
-        let place = Place { index, sent_at: report.sent_at, received_at };
-        self.received += 1;
-        if let Some(last) = self.last.filter(|last| last.index + 1 == index) {
-            self.gaps.push(between(last.received_at, received_at));
-        }
-        self.first.get_or_insert(place);
-        self.last = Some(place);
-        if self.middle.is_none() && index >= self.asked.packets / 2 {
-            self.middle = Some(place);
-        }
+        let (sent_from, from) = self
+            .places
+            .first()
+            .map_or((report.sent_at, received_at), |first| (first.sent_at, first.received_at));
+        self.places.push(Place {
+            index,
+            sent_at: report.sent_at,
+            sent: between(sent_from, report.sent_at),
+            received_at,
+            received: between(from, received_at),
+        });
     }
 
-    /// Whether many packets arrived closer together than any bottleneck lets them out, even between the
-    /// packets of others: something behind it holds them back and lets them go together.
+    /// Whether most packets arrived together with their neighbours: something behind the bottleneck holds
+    /// them back and lets them go together, or the clock that saw them is coarse.
     fn is_clumped(&self) -> bool {
-        let mean = self.gaps.iter().sum::<f64>() / (self.gaps.len() as f64).max(1.0);
-        let close = self.gaps.iter().filter(|gap| **gap < CLOSE * mean).count();
-        close as f64 > CLUMPED * self.gaps.len() as f64
+        let Some((first, last)) = self.places.first().zip(self.places.last()) else { return false };
+        let mean = (last.received - first.received) / f64::from((last.index - first.index).max(1));
+        let gaps = self.places.windows(2).map(|pair| (pair[1].received - pair[0].received).abs());
+        let close = gaps.filter(|gap| *gap <= CLOSE * mean).count();
+        close as f64 > CLUMPED * (self.places.len() - 1) as f64
     }
 
+    /// Seconds from packet to packet at the receiver, and the packets they rest on.
+    fn spacing(&self) -> Option<(f64, f64)> {
+        if !self.is_clumped() {
+            return line(&self.places).map(|spacing| (self.places.len() as f64, spacing));
+        }
+        // Only the last packet of a clump arrived when it was seen; the last clump is cut off.
+        let ends: Vec<Place> = self
+            .places
+            .windows(2)
+            .filter(|pair| pair[1].received > pair[0].received)
+            .map(|pair| pair[0])
+            .collect();
+        let steps = ends.last()?.index - ends.first()?.index;
+        line(&ends).filter(|_| steps >= CLUMP_PACKETS).map(|spacing| (f64::from(steps), spacing))
+    }
+
+    /// Standard deviation of the receive times from the line.
+    fn noise(&self, spacing: f64) -> f64 {
+        let n = self.places.len() as f64;
+        let offsets = || self.places.iter().map(|at| at.received - spacing * f64::from(at.index));
+        let mean = offsets().sum::<f64>() / n;
+        libm::sqrt(offsets().map(|offset| (offset - mean) * (offset - mean)).sum::<f64>() / n)
+    }
+
+    /// Packets, their rate if the path spread them, and whether both halves agree.
     fn dispersion(&self) -> Option<(f64, f64, bool)> {
-        let (first, last) = (self.first?, self.last?);
-        if last.index == first.index || last.stretch_since(&first) < STRETCHED {
+        let (first, last) = (self.places.first()?, self.places.last()?);
+        let (packets, spacing) = self.spacing()?;
+        // What arrived in a moment by a clock this noisy may be anything.
+        if !self.is_clumped() && spacing * packets < CLEAR * self.noise(spacing) / libm::sqrt(packets) {
             return None;
         }
-        let agrees = self.middle.is_some_and(|middle| {
-            let halves = (middle.index > first.index && last.index > middle.index)
-                .then(|| middle.rate_since(&first) / last.rate_since(&middle));
-            halves.is_some_and(|ratio| (ratio - 1.0).abs() <= AGREE)
-        });
-        Some((f64::from(self.received), last.rate_since(&first), agrees))
+        if spacing * f64::from(last.index - first.index) < STRETCHED * (last.sent - first.sent) {
+            return None;
+        }
+        let (early, late) = self.places.split_at(self.places.len() / 2);
+        let agrees = !self.is_clumped()
+            && line(early).zip(line(late)).is_some_and(|(a, b)| (a / b - 1.0).abs() <= AGREE);
+        Some((packets, 1.0 / spacing, agrees))
     }
+}
+
+/// Seconds per packet by the straight line that fits best; nothing if it does not rise.
+fn line(places: &[Place]) -> Option<f64> {
+    let n = places.len() as f64;
+    let (sum, time) =
+        places.iter().fold((0.0, 0.0), |(sum, time), at| (sum + f64::from(at.index), time + at.received));
+    let (mean, middle) = (sum / n, time / n);
+    let (product, square) = places.iter().fold((0.0, 0.0), |(product, square), at| {
+        let index = f64::from(at.index) - mean;
+        (product + index * (at.received - middle), square + index * index)
+    });
+    (product > 0.0 && square > 0.0).then(|| product / square)
 }
 
 /// Packets per second as a rate of bits.
