@@ -39,6 +39,7 @@ enum Command {
     Terminal(commands::terminal::Args),
     Gateway(commands::gateway::Args),
     Pair(commands::pair::Args),
+    Paths(commands::paths::Args),
     List(commands::list::Args),
     Replay(commands::replay::Args),
 }
@@ -60,6 +61,7 @@ fn main() -> ExitCode {
         Command::Terminal(args) => commands::terminal::run(args),
         Command::Gateway(args) => commands::gateway::run(args),
         Command::Pair(args) => commands::pair::run(args),
+        Command::Paths(args) => commands::paths::run(args),
         Command::List(args) => commands::list::run(args),
         Command::Replay(args) => commands::replay::run(args),
     });

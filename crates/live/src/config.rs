@@ -45,6 +45,8 @@ pub struct Config {
     pub egress: Egress,
     /// `[limits]`
     pub limits: Limits,
+    /// `[memory]`
+    pub memory: PathMemory,
 }
 
 /// Which of the two ends.
@@ -165,6 +167,27 @@ pub struct Limits {
     pub connect_timeout: Duration,
     /// Number of the firewall mark, the routing table and the routing rule for intercepted packets.
     pub route_mark: u32,
+}
+
+/// Whether and where an end remembers what its paths were like.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathMemory {
+    /// Off: every connection starts cold, nothing is written.
+    pub enabled: bool,
+    /// The store, relative to the config file's folder; [`crate::memory::default_file`] if nothing is said.
+    pub file: Option<PathBuf>,
+}
+
+impl PathMemory {
+    /// No memory.
+    pub const OFF: PathMemory = PathMemory { enabled: false, file: None };
+}
+
+impl Default for PathMemory {
+    /// On, at the usual place.
+    fn default() -> Self {
+        PathMemory { enabled: true, file: None }
+    }
 }
 
 impl Config {

@@ -25,6 +25,7 @@ use crate::egress::Exit;
 use crate::ingress::{Arrival, BindError, Dialect, Ingress, Shown, TransparentPorts};
 use crate::intercept::{InterceptError, Interception, Rules};
 use crate::keys::{self, KeyFileError};
+use crate::memory::Memory;
 use crate::relay::Incoming;
 
 /// A terminal or gateway that is ready to run.
@@ -80,7 +81,8 @@ impl End {
         let config = self.config;
         let ingress = Ingress::bind(&config).map_err(EndError::Bind)?;
         let names = config.peers.iter().map(|peer| (peer.key, peer.name.clone())).collect();
-        let pep = pep_config(&config, &self.secret);
+        let memory = Memory::open(&config.memory);
+        let pep = pep_config(&config, &self.secret, &memory);
         let (driver, tunnel) =
             Driver::start(role(&config.channel), pep, names).await.map_err(EndError::Start)?;
         let interception = if config.is_transparent() {
@@ -96,6 +98,7 @@ impl End {
         let to_peers = Peers { config: Rc::clone(&config), tunnel: tunnel.clone() };
         let outward = local.spawn_local(take_in(ingress, to_peers.clone()));
         let inward = local.spawn_local(let_out(to_peers));
+        let remembering = local.spawn_local(Arc::clone(&memory).tend(tunnel.clone()));
         let outcome = local
             .run_until(async {
                 tokio::select! {
@@ -110,6 +113,8 @@ impl End {
         drop(interception);
         outward.abort();
         inward.abort();
+        remembering.abort();
+        memory.close(&tunnel);
         if outcome.is_ok() {
             local.run_until(tunnel.shut_down()).await;
         }
@@ -204,12 +209,13 @@ fn role(channel: &Channel) -> driver::Role {
     }
 }
 
-fn pep_config(config: &Config, secret: &SecretKey) -> skyhaul_pep::Config {
-    let (name, setup) = (config.link.controller.clone(), setup(&config.link));
+fn pep_config(config: &Config, secret: &SecretKey, memory: &Arc<Memory>) -> skyhaul_pep::Config {
+    let (name, setup, memory) = (config.link.controller.clone(), setup(&config.link), Arc::clone(memory));
     skyhaul_pep::Config {
         secret: secret.clone(),
         peers: config.peers.iter().map(|peer| peer.key).collect(),
-        controller: Arc::new(move |_| {
+        controller: Arc::new(move |way| {
+            let setup = Setup { history: memory.recall(way), ..setup };
             registry::build(&name, &setup).expect("End::new has built the same controller before")
         }),
         tuning: Tuning {

@@ -8,6 +8,7 @@ pub mod end;
 pub mod ingress;
 pub mod intercept;
 pub mod keys;
+pub mod memory;
 pub mod netns;
 pub mod pair;
 pub mod relay;

@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use skyhaul_cc::units::{Duration, Rate};
 use skyhaul_pep::auth::{KeyError, PublicKey};
 
-use crate::config::{Config, ConfigError, HostPort, Prefix, Role, DEFAULT_CONTROLLER, DEFAULT_RTT};
+use crate::config::{
+    Config, ConfigError, HostPort, PathMemory, Prefix, Role, DEFAULT_CONTROLLER, DEFAULT_RTT,
+};
 use crate::keys::{self, KeyFileError, Replace};
 
 mod template;
@@ -41,6 +43,8 @@ pub struct Plan {
     pub socks5: Option<SocketAddr>,
     /// Where the terminal's HTTP CONNECT proxy listens.
     pub http_connect: Option<SocketAddr>,
+    /// Path memory of both ends.
+    pub memory: PathMemory,
 }
 
 /// The files of a pair in their folder.
@@ -87,6 +91,7 @@ impl Plan {
             rtt: DEFAULT_RTT,
             socks5: Some(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1080)),
             http_connect: None,
+            memory: PathMemory::default(),
         }
     }
 

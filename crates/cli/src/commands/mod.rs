@@ -8,6 +8,7 @@ pub mod link;
 pub mod list;
 pub mod pair;
 pub mod paper;
+pub mod paths;
 pub mod replay;
 pub mod report;
 pub mod run;

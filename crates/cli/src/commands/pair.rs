@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use skyhaul_cc::units::{parse_duration, Duration, ParseUnitError, Rate};
-use skyhaul_live::config::{HostPort, Prefix};
+use skyhaul_live::config::{HostPort, PathMemory, Prefix};
 use skyhaul_live::keys::Replace;
 use skyhaul_live::pair::Plan;
 
@@ -79,6 +79,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         rtt: args.rtt,
         socks5: (!args.no_socks5).then_some(args.socks5),
         http_connect: args.http_connect,
+        memory: PathMemory::default(),
     };
     let replace = if args.force { Replace::Existing } else { Replace::Never };
     let pair = plan.write(&args.out, replace).map_err(Failure::request)?;

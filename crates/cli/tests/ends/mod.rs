@@ -116,6 +116,7 @@ pub fn plan() -> Plan {
         rtt: Duration::from_millis(20),
         socks5: Some(SOCKS5.parse().expect("an address")),
         http_connect: Some(HTTP_CONNECT.parse().expect("an address")),
+        memory: skyhaul_live::config::PathMemory::OFF,
         ..Plan::new("10.77.0.2:4433".parse().expect("an address"))
     }
 }

@@ -9,8 +9,8 @@ use skyhaul_pep::frame::Class;
 
 use super::reader::{ConfigError, Entry, File, Place, Section};
 use super::{
-    Channel, Config, Door, Dscp, Egress, Forward, HostPort, Intercept, Limits, Link, Peer, Ports, Prefix,
-    Priorities, Priority, Role, Wire, DEFAULT_CONNECT_TIMEOUT, DEFAULT_CONTROLLER, DEFAULT_DENY,
+    Channel, Config, Door, Dscp, Egress, Forward, HostPort, Intercept, Limits, Link, PathMemory, Peer, Ports,
+    Prefix, Priorities, Priority, Role, Wire, DEFAULT_CONNECT_TIMEOUT, DEFAULT_CONTROLLER, DEFAULT_DENY,
     DEFAULT_FLOWS, DEFAULT_MEMORY, DEFAULT_MTU, DEFAULT_ROUTE_MARK, DEFAULT_RTT,
 };
 
@@ -43,6 +43,7 @@ pub fn config(file: &File<'_>, path: &Path, role: Role) -> Result<Config, Config
     let rules = top.sections("priority")?.into_iter().map(|s| priority(file, s)).collect::<Result<_, _>>()?;
     let egress = egress(top.section("egress")?)?;
     let limits = limits(top.section("limits")?)?;
+    let memory = memory(top.section("memory")?, folder)?;
     top.close()?;
     Ok(Config {
         channel,
@@ -57,6 +58,7 @@ pub fn config(file: &File<'_>, path: &Path, role: Role) -> Result<Config, Config
         priorities: Priorities(rules),
         egress,
         limits,
+        memory,
     })
 }
 
@@ -257,6 +259,17 @@ fn limits(mut section: Section<'_, '_>) -> Result<Limits, ConfigError> {
     Ok(read)
 }
 
+fn memory(mut section: Section<'_, '_>, folder: &Path) -> Result<PathMemory, ConfigError> {
+    let read = PathMemory {
+        enabled: section.optional("enabled", Entry::boolean)?.unwrap_or(true),
+        file: section.optional("file", |entry| {
+            entry.text(STORE, |text| (!text.is_empty()).then(|| folder.join(text)))
+        })?,
+    };
+    section.close()?;
+    Ok(read)
+}
+
 fn host_port(entry: Entry<'_, '_>) -> Result<HostPort, ConfigError> {
     entry.text(HOST_PORT, |text| text.parse().ok())
 }
@@ -305,4 +318,5 @@ const PORTS: &str = "ports such as [80, \"5000-6000\"]";
 const PREFIX: &str = "blocks of addresses such as [\"10.77.1.0/24\", \"fd77:1::/64\"]";
 const MEMORY: &str = "an amount of data of at least 4 MiB, such as \"128 MiB\"";
 const FLOWS: &str = "a number of connections from 1 to 1000000";
+const STORE: &str = "the name of a file that this end may write, such as \"/var/lib/skyhaul/paths.redb\"";
 const ROUTE_MARK: &str = "a number from 1 to 32000";

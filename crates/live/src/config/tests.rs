@@ -38,6 +38,7 @@ fn a_short_file_is_enough_and_the_rest_has_defaults() {
     assert_eq!(config.link.controller, "bbr");
     assert_eq!((config.link.rtt, config.link.mtu), (DEFAULT_RTT, Bytes(1500)));
     assert_eq!(config.intercept, None);
+    assert_eq!(config.memory, PathMemory::default());
     assert!(!config.is_transparent());
     assert_eq!(gateway("").unwrap().secret_file, Path::new("/keys/g.key"));
 }
@@ -55,7 +56,8 @@ fn every_key_is_read() {
          [[http_connect]]\nlisten = \"[::1]:8080\"\n\
          [[forward]]\nlisten = \"127.0.0.1:2222\"\nto = \"10.77.1.2:22\"\n\
          [egress]\nallow = [\"10.0.0.0/8\"]\ndeny = [\"10.1.0.0/16\"]\npreserve_source = true\nmark_dscp = true\n\
-         [limits]\nmemory = \"64 MiB\"\nflows = 10\nconnect_timeout = \"3 s\"\nroute_mark = 77\n",
+         [limits]\nmemory = \"64 MiB\"\nflows = 10\nconnect_timeout = \"3 s\"\nroute_mark = 77\n\
+         [memory]\nfile = \"paths.redb\"\n",
     )
     .unwrap();
     let [first, second] = config.priorities.0.as_slice() else { panic!("{:?}", config.priorities) };
@@ -75,6 +77,9 @@ fn every_key_is_read() {
     assert!(!config.egress.permits("11.0.0.1".parse().unwrap()));
     assert_eq!(config.limits.route_mark, 77);
     assert_eq!(config.limits.connect_timeout, Duration::from_secs(3));
+    assert_eq!(config.memory, PathMemory { enabled: true, file: Some("paths.redb".into()) });
+    let off = terminal("[memory]\nenabled = false\nfile = \"paths.redb\"\n").unwrap().memory;
+    assert_eq!(off, PathMemory { enabled: false, file: Some("/etc/skyhaul/paths.redb".into()) });
 }
 
 #[test]

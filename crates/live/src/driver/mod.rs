@@ -6,7 +6,7 @@ mod socket;
 mod timer;
 
 use crate::relay::{Flows, Incoming};
-use skyhaul_cc::{Duration, Time};
+use skyhaul_cc::{Duration, PathHistory, Time};
 use skyhaul_pep::auth::PublicKey;
 use skyhaul_pep::{ChannelStats, Config, DownReason, Epoch, Event, PeerId, SetupError, Tunnel};
 use socket::Socket;
@@ -111,6 +111,11 @@ impl TunnelHandle {
     /// Figures of a channel, while it exists.
     pub fn stats(&self, peer: PeerId) -> Option<ChannelStats> {
         self.0.tunnel.borrow().stats(peer)
+    }
+
+    /// What a channel's controller has learnt of its path by now; nothing until it is sure.
+    pub fn history(&self, peer: PeerId) -> Option<PathHistory> {
+        self.0.tunnel.borrow().history(peer)
     }
 
     /// Closes all channels, resets all flows and ends the driver; returns when that is done.

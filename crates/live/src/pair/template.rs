@@ -184,9 +184,21 @@ fn rest(plan: &Plan, role: Role) -> String {
          # How long a destination may take to answer.\n\
          #connect_timeout = \"{} s\"\n\
          # Number of the firewall mark, routing table and routing rule used for intercepted packets.\n\
-         #route_mark = {DEFAULT_ROUTE_MARK}\n",
+         #route_mark = {DEFAULT_ROUTE_MARK}\n\
+         \n\
+         # What the path to the {other} was like, kept so that the next connection starts at its rate; it is checked\n\
+         # within the first round trip. `skyhaul paths` shows it.\n\
+         [memory]\n\
+         {}\n\
+         # Where it is kept. Default: /var/lib/skyhaul/paths.redb for root, else in the user's state folder.\n\
+         {}\n",
         plan.preserve_source,
         DEFAULT_CONNECT_TIMEOUT.as_secs(),
+        if plan.memory.enabled { "#enabled = false" } else { "enabled = false" },
+        match &plan.memory.file {
+            Some(file) => format!("file = {}", quoted(&file.display().to_string())),
+            None => format!("#file = {}", quoted(crate::memory::SYSTEM_FILE)),
+        },
     )
 }
 

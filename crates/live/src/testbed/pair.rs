@@ -13,7 +13,7 @@ use skyhaul_sim::scenario::{Direction, Scenario};
 
 use super::measure::Usage;
 use super::LabError;
-use crate::config::HostPort;
+use crate::config::{HostPort, PathMemory};
 use crate::emulate::{Hosts, GATEWAY};
 use crate::keys::Replace;
 use crate::netns::Namespace;
@@ -92,6 +92,8 @@ fn plan(scenario: &Scenario, controller: &str) -> Plan {
         gateway_rate: told(&scenario.back),
         rtt: scenario.rtt(),
         socks5: None,
+        // Each run begins as if there had been none before.
+        memory: PathMemory::OFF,
         ..Plan::new(gateway)
     }
 }

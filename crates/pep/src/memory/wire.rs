@@ -17,7 +17,7 @@ use std::fmt;
 const VERSION: u8 = 1;
 const CHECKSUM: usize = 8;
 /// Bytes of a record.
-const LENGTH: usize = 1 + 3 * 8 + 4 * 4 + 1 + 8 + CHECKSUM;
+const LENGTH: usize = 1 + 3 * size_of::<u64>() + 4 * size_of::<u32>() + 1 + size_of::<u64>() + CHECKSUM;
 
 /// Bytes that are no key or record of this version, or none that can be true.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
