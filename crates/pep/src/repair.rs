@@ -42,6 +42,8 @@ pub struct RepairStats {
     pub sent_bytes: Bytes,
     /// Blocks encoded.
     pub encoded: u64,
+    /// Packets of small bursts sent a second time.
+    pub copies: u64,
     /// Messages received.
     pub received: u64,
     /// Messages received that were malformed, late or for a stream not known.

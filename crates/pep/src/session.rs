@@ -9,6 +9,7 @@ use crate::channel::{message, Arrival, Channel, ChannelStats, Feed, RepairHints}
 use crate::credit::Pool;
 use crate::frame::{Control, Open, Refusal, Verdict, VERSION};
 use crate::reassembly::Reassembly;
+use crate::repair::RepairStats;
 use bytes::Bytes;
 use flow::Flow;
 pub use flow::Read;
@@ -139,7 +140,9 @@ impl Session {
     }
 
     pub(crate) fn stats(&self) -> ChannelStats {
-        ChannelStats { repair: self.repair_stats(), ..self.channel.stats() }
+        let stats = self.channel.stats();
+        let RepairStats { copies, .. } = stats.repair;
+        ChannelStats { repair: RepairStats { copies, ..self.repair_stats() }, ..stats }
     }
 
     pub(crate) fn history(&self) -> Option<skyhaul_cc::PathHistory> {
@@ -612,6 +615,10 @@ impl Feed for Flows {
 
     fn repair(&mut self, now: Time, room: usize, hints: RepairHints) -> Option<Bytes> {
         self.repair.next(now, room, hints, &mut self.map)
+    }
+
+    fn spare_repair(&mut self, most: u64) {
+        self.repair.spare(most, &mut self.map);
     }
 
     fn repair_due(&mut self) -> Option<Time> {

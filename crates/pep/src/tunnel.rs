@@ -262,10 +262,11 @@ impl Tunnel {
         self.now = self.now.max(now);
         let mut arrival = None;
         if Header::is_there(&data) {
-            let Some(header) = Header::decode(&data).filter(|header| header.kind == Kind::Packet) else {
-                return;
-            };
-            arrival = Some(Arrival { header, at: received_at.unwrap_or(now) });
+            let Some(header) = Header::decode(&data) else { return };
+            // A copy says nothing of the packet that it is a copy of.
+            if header.kind == Kind::Packet {
+                arrival = Some(Arrival { header, at: received_at.unwrap_or(now) });
+            }
             data.advance(HEADER);
         }
         let instant = self.epoch.instant(now);

@@ -3,6 +3,7 @@
 
 mod adapter;
 mod backlog;
+mod copies;
 mod pacer;
 
 use crate::frame::feature;
@@ -11,6 +12,7 @@ use crate::session::Wanted;
 use crate::shim::{Book, Header, Kind, Listener, PathStats, Report, HEADER};
 use adapter::{Gate, GateFactory, Heard, Host};
 use backlog::{Backlog, Room};
+use copies::Copies;
 use pacer::Pacer;
 use quinn_proto::{Connection, ConnectionEvent, FrameStats, Transmit, TransportConfig, VarInt};
 use skyhaul_cc::{Bytes, Controller, Duration, PathHistory, Rate, Rtt, Share, Snapshot, Time, Train};
@@ -203,6 +205,9 @@ pub(crate) struct Channel {
     train: Option<UnderWay>,
     /// While there is nothing to send: when repair may be wanted.
     repair_due: Option<Time>,
+    copies: Copies,
+    /// Flow data was fed since the channel was idle.
+    fed: bool,
 }
 
 /// A train of which some packets have yet to leave.
@@ -228,6 +233,8 @@ pub(crate) trait Feed {
     /// Asked when there is no stream data and a datagram might leave: coded repair of at most `room`
     /// bytes for what the far end may be missing.
     fn repair(&mut self, now: Time, room: usize, hints: RepairHints) -> Option<bytes::Bytes>;
+    /// What flows have not had repaired, if it is at most so many bytes each, needs no repair.
+    fn spare_repair(&mut self, most: u64);
     /// When to ask for repair again, if there was none.
     fn repair_due(&mut self) -> Option<Time>;
 }
@@ -290,6 +297,8 @@ impl Channel {
             messages_received: 0,
             train: None,
             repair_due: None,
+            copies: Copies::default(),
+            fed: false,
         }
     }
 
@@ -368,7 +377,7 @@ impl Channel {
     pub(crate) fn next_wake(&mut self) -> Option<Time> {
         let timer = self.conn.poll_timeout().map(|at| self.epoch.time(at));
         let own = match self.blocked {
-            Blocked::Nothing => self.repair_due,
+            Blocked::Nothing => [self.repair_due, self.copies.due()].into_iter().flatten().min(),
             Blocked::Pacer => {
                 Some(self.train.map_or_else(|| self.pacer.next(), |train| train.next_departure))
             }
@@ -418,12 +427,13 @@ impl Channel {
                     Room::None => 0,
                 };
                 self.backlog.fed(fed);
+                self.fed |= fed > 0;
             }
             let at = self.tick(now);
             self.ask_for_train();
             let transmit = self.conn.poll_transmit(at, 1, out);
             if let Some(mut transmit) = transmit {
-                transmit.size = self.sent(transmit.size, out);
+                transmit.size = self.sent(&transmit, out);
                 if self.blocked != Blocked::Nothing {
                     // One datagram, whether quinn-proto agreed that an ACK was due or not.
                     self.acknowledged();
@@ -436,9 +446,13 @@ impl Channel {
             self.train = None;
             let fed = feed.feed(&mut self.conn, Wanted::Any);
             self.backlog.found_empty(fed);
+            self.fed |= fed > 0;
             if fed == 0 {
                 if self.blocked == Blocked::Nothing {
                     self.host.mark_app_limited();
+                    if let Some(transmit) = self.offer_copy(now, feed, out) {
+                        return Some(transmit);
+                    }
                     if !std::mem::replace(&mut offered, true) && self.offer_repair(now, feed) {
                         continue;
                     }
@@ -448,6 +462,26 @@ impl Channel {
                 return None;
             }
         }
+    }
+
+    /// Nothing else wants to leave: a packet of a small burst leaves again, if it is time.
+    fn offer_copy(&mut self, now: Time, feed: &mut dyn Feed, out: &mut Vec<u8>) -> Option<Transmit> {
+        if !self.repairs() {
+            return None;
+        }
+        let rtt = self.host.rtt().smoothed;
+        if std::mem::take(&mut self.fed) && self.copies.end_of_burst(now, rtt, self.host.loss()) {
+            feed.spare_repair(self.packet.0 * copies::SMALL as u64);
+        }
+        let copies::Copy { mut transmit, number, packet, .. } = self.copies.next(now, rtt)?;
+        if self.has_shim() {
+            // The number is that of the packet: the far end leaves it out of its reports.
+            out.extend_from_slice(&Header::new(Kind::Repair, false, number, now).encode());
+        }
+        out.extend_from_slice(&packet);
+        transmit.size = out.len();
+        self.pacer.spend(Bytes(out.len() as u64) + self.overhead);
+        Some(transmit)
     }
 
     /// Nothing else wants to leave: queues one message of repair, if there is any.
@@ -558,7 +592,8 @@ impl Channel {
     }
 
     /// A datagram leaves: puts a header in front of it if it counts; its size.
-    fn sent(&mut self, size: usize, out: &mut Vec<u8>) -> usize {
+    fn sent(&mut self, transmit: &Transmit, out: &mut Vec<u8>) -> usize {
+        let size = transmit.size;
         let after = self.conn.stats().frame_tx;
         let before = std::mem::replace(&mut self.frames_sent, after);
         if after.acks != before.acks {
@@ -566,6 +601,9 @@ impl Channel {
         }
         if after.stream != before.stream {
             self.backlog.sent(size);
+            if self.fed && self.repairs() {
+                self.copies.on_sent(transmit, self.book.next_number(), out);
+            }
         }
         // The datagram that ends the handshake holds packets of two kinds, which are lost and
         // acknowledged apart; it is not worth a record.
@@ -613,7 +651,7 @@ impl Channel {
             datagrams_sent: quinn.udp_tx.datagrams,
             datagrams_received: quinn.udp_rx.datagrams,
             path: self.has_shim().then(|| self.book.stats()),
-            repair: RepairStats::default(),
+            repair: RepairStats { copies: self.copies.sent, ..RepairStats::default() },
         }
     }
 }

@@ -206,6 +206,19 @@ impl Planner {
         self.open.insert(stream);
     }
 
+    /// Streams with at most so many bytes that no repair is planned for need none for these.
+    pub(crate) fn spare(&mut self, most: u64, streams: &mut impl Streams) {
+        self.open.retain(|&stream| {
+            let Some(retained) = streams.retained(stream) else { return false };
+            let is_small = retained.end - retained.covered <= most;
+            if is_small {
+                retained.covered = retained.end;
+                retained.end_covered = retained.ended;
+            }
+            !is_small
+        });
+    }
+
     /// When [`next`](Self::next), which has just answered with nothing, is to be asked again.
     pub(crate) fn due(&self, streams: &mut impl Streams) -> Option<Time> {
         let due = self.open.iter().filter_map(|&stream| streams.retained(stream)?.due(self.rtt));

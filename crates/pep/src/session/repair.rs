@@ -78,6 +78,11 @@ impl Sending {
         self.planner.next(now, room, hints, flows, &mut self.stats)
     }
 
+    /// Small bursts are repaired otherwise.
+    pub(super) fn spare(&mut self, most: u64, flows: &mut BTreeMap<StreamNumber, Flow>) {
+        self.planner.spare(most, flows);
+    }
+
     pub(super) fn due(&mut self, flows: &mut BTreeMap<StreamNumber, Flow>) -> Option<Time> {
         self.planner.due(flows)
     }

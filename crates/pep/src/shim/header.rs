@@ -14,7 +14,7 @@ const SEQUENCE_BITS: u32 = 24;
 pub enum Kind {
     /// One QUIC packet.
     Packet,
-    /// Coded repair of QUIC packets sent before.
+    /// A copy of the QUIC packet that was sent under this number.
     Repair,
 }
 
