@@ -58,7 +58,7 @@ pub(super) fn unreachable_ports(socket: &impl AsRawFd) -> Vec<SocketAddr> {
     }
 }
 
-fn address_of(storage: &SockaddrStorage) -> Option<SocketAddr> {
+pub(super) fn address_of(storage: &SockaddrStorage) -> Option<SocketAddr> {
     if let Some(v4) = storage.as_sockaddr_in() {
         return Some(SocketAddr::new(IpAddr::V4(v4.ip()), v4.port()));
     }

@@ -320,12 +320,13 @@ impl Driver {
         let began = shared.now();
         let (mut read, mut drained) = (false, false);
         for _ in 0..READS_PER_TURN {
-            let now = shared.now();
             let mut tunnel = shared.tunnel.borrow_mut();
             let departures = &mut self.departures;
             let any = self.socket.receive(|datagram| {
                 departures.heard_from(datagram.from);
-                tunnel.handle_datagram(now, None, datagram.from, datagram.to, datagram.ecn, datagram.bytes);
+                let now = shared.epoch.time(datagram.read);
+                let came = datagram.age.map(|age| now - age);
+                tunnel.handle_datagram(now, came, datagram.from, datagram.to, datagram.ecn, datagram.bytes);
             })?;
             if !any {
                 drained = true;

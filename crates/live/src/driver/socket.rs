@@ -2,11 +2,16 @@
 
 use super::icmp;
 use bytes::BytesMut;
-use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState, BATCH_SIZE};
+use nix::sys::socket::{
+    recvmmsg, setsockopt, sockopt, ControlMessageOwned, MsgFlags, MultiHeaders, SockaddrStorage,
+};
+use quinn_udp::{EcnCodepoint, Transmit, UdpSockRef, UdpSocketState, BATCH_SIZE};
 use skyhaul_pep::Batch;
 use socket2::{Domain, Protocol, SockRef, Type};
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant, SystemTime};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
@@ -19,10 +24,62 @@ const MAX_SEGMENTS: usize = 32;
 
 /// A datagram as it came.
 pub(super) struct Datagram {
+    /// When it was read, and how long the kernel had it by then.
+    pub(super) read: Instant,
+    pub(super) age: Option<Duration>,
     pub(super) from: SocketAddr,
     pub(super) to: Option<IpAddr>,
     pub(super) ecn: Option<skyhaul_pep::EcnCodepoint>,
     pub(super) bytes: BytesMut,
+}
+
+/// A receive time further back than this says that a clock was set.
+const STALE: Duration = Duration::from_secs(1);
+
+/// Room for what comes beside a datagram.
+fn messages() -> Vec<u8> {
+    // The larger of each kind: receive time, destination, traffic class, size of coalesced datagrams.
+    nix::cmsg_space!(libc::timespec, libc::in6_pktinfo, libc::c_int, libc::c_int)
+}
+
+/// What came beside a datagram.
+#[derive(Clone, Copy, Debug, Default)]
+struct Beside {
+    stamp: Option<SystemTime>,
+    to: Option<IpAddr>,
+    ecn: Option<skyhaul_pep::EcnCodepoint>,
+    /// Several datagrams of this size came as one (GRO).
+    segment: Option<usize>,
+}
+
+impl Beside {
+    fn of(messages: impl Iterator<Item = ControlMessageOwned>) -> Self {
+        let mut beside = Beside::default();
+        for message in messages {
+            match message {
+                ControlMessageOwned::ScmTimestampns(stamp) => {
+                    beside.stamp = SystemTime::UNIX_EPOCH.checked_add(stamp.into());
+                }
+                ControlMessageOwned::Ipv4PacketInfo(info) => {
+                    beside.to = Some(IpAddr::from(info.ipi_addr.s_addr.to_ne_bytes()));
+                }
+                ControlMessageOwned::Ipv6PacketInfo(info) => {
+                    beside.to = Some(IpAddr::from(info.ipi6_addr.s6_addr));
+                }
+                ControlMessageOwned::Ipv4Tos(tos) => {
+                    beside.ecn = skyhaul_pep::EcnCodepoint::from_bits(tos & 3);
+                }
+                ControlMessageOwned::Ipv6TClass(class) => {
+                    beside.ecn = skyhaul_pep::EcnCodepoint::from_bits(class as u8 & 3);
+                }
+                ControlMessageOwned::UdpGroSegments(size) => {
+                    beside.segment = usize::try_from(size).ok().filter(|size| *size > 0);
+                }
+                _ => {}
+            }
+        }
+        beside
+    }
 }
 
 pub(super) struct Socket {
@@ -45,6 +102,8 @@ impl Socket {
         enlarge(&socket);
         let socket = std::net::UdpSocket::from(socket);
         icmp::enable(&socket)?;
+        // The controller measures spacings of tens of microseconds, and this thread wakes up much later.
+        setsockopt(&socket, sockopt::ReceiveTimestampns, &true)?;
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
         let reads = (0..BATCH_SIZE).map(|_| vec![0; READ_SIZE].into_boxed_slice()).collect();
         Ok(Socket { io: UdpSocket::from_std(socket)?, state, pending: None, out: Vec::new(), reads })
@@ -99,24 +158,34 @@ impl Socket {
 
     /// Reads one batch; false if there was none.
     pub(super) fn receive(&mut self, mut take: impl FnMut(Datagram)) -> io::Result<bool> {
-        let mut metas = [RecvMeta::default(); BATCH_SIZE];
-        let read = self.io.try_io(Interest::READABLE, || {
-            let mut slices: Vec<IoSliceMut<'_>> = self.reads.iter_mut().map(|b| IoSliceMut::new(b)).collect();
-            self.state.recv(UdpSockRef::from(&self.io), &mut slices, &mut metas)
-        });
-        let count = match read {
-            Ok(count) => count,
-            Err(error) => return hard(error).map(|()| false),
-        };
-        for (meta, buffer) in metas.iter().zip(&self.reads).take(count) {
-            let ecn = meta.ecn.and_then(|ecn| skyhaul_pep::EcnCodepoint::from_bits(ecn as u8));
-            // One exact allocation per datagram: a slice of a large shared buffer would keep all of it
-            // alive while a single packet waits behind a hole.
-            for bytes in buffer[..meta.len].chunks(meta.stride.max(1)) {
-                take(Datagram { from: meta.addr, to: meta.dst_ip, ecn, bytes: BytesMut::from(bytes) });
+        // New headers each time: nix leaves in used ones the lengths that the last messages had.
+        let mut headers = MultiHeaders::<SockaddrStorage>::preallocate(self.reads.len(), Some(messages()));
+        let (io, reads) = (&self.io, &mut self.reads);
+        let read = io.try_io(Interest::READABLE, || {
+            let mut slices: Vec<[IoSliceMut<'_>; 1]> =
+                reads.iter_mut().map(|buffer| [IoSliceMut::new(buffer)]).collect();
+            let received =
+                recvmmsg(io.as_raw_fd(), &mut headers, slices.iter_mut(), MsgFlags::MSG_DONTWAIT, None)?;
+            let (read, clock) = (Instant::now(), SystemTime::now());
+            let mut count = 0;
+            for message in received {
+                count += 1;
+                let Some(from) = message.address.as_ref().and_then(icmp::address_of) else { continue };
+                let beside = Beside::of(message.cmsgs()?);
+                let age = beside.stamp.and_then(|stamp| clock.duration_since(stamp).ok());
+                for bytes in message.iovs() {
+                    // One exact allocation per datagram: a slice of a large shared buffer would keep all of
+                    // it alive while a single packet waits behind a hole.
+                    for bytes in bytes.chunks(beside.segment.unwrap_or(usize::MAX)) {
+                        let bytes = BytesMut::from(bytes);
+                        let Beside { to, ecn, .. } = beside;
+                        take(Datagram { read, age: age.filter(|age| *age < STALE), from, to, ecn, bytes });
+                    }
+                }
             }
-        }
-        Ok(count > 0)
+            Ok(count)
+        });
+        read.map_or_else(|error| hard(error).map(|()| false), |count| Ok(count > 0))
     }
 
     /// Peers whose port turned out to be closed since the last call.
@@ -147,7 +216,6 @@ fn hard(error: io::Error) -> io::Result<()> {
 
 /// As large as allowed: CAP_NET_ADMIN may go beyond net.core.rmem_max.
 fn enlarge(socket: &socket2::Socket) {
-    use nix::sys::socket::{setsockopt, sockopt};
     let reference = SockRef::from(socket);
     if setsockopt(socket, sockopt::RcvBufForce, &KERNEL_BUFFER).is_err() {
         // Smaller buffers are a matter of speed, not of function.
