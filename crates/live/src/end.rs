@@ -233,7 +233,14 @@ fn pep_config(config: &Config, secret: &SecretKey, memory: &Arc<Memory>) -> skyh
 }
 
 fn setup(link: &Link) -> Setup {
-    Setup { link_rate: link.send_rate, initial_rtt: link.rtt, policy: link.policy, ..Setup::new(link.mtu) }
+    let initial_window = link.mtu * registry::first_flight(&link.controller);
+    Setup {
+        link_rate: link.send_rate,
+        initial_rtt: link.rtt,
+        initial_window,
+        policy: link.policy,
+        ..Setup::new(link.mtu)
+    }
 }
 
 /// Four bandwidth-delay products, see [`Tuning::send_window`]; what is not known is guessed generously.

@@ -113,7 +113,8 @@ impl Plan {
         let rtt = scenario.rtt();
         let config = |secret: &SecretKey, peer: &SecretKey, dir: Dir| -> Result<Config, UnknownController> {
             let rate = scenario.direction(dir).rate;
-            let setup = Setup { initial_rtt: rtt, ..Setup::new(PACKET) };
+            let initial_window = PACKET * registry::first_flight(&contender.controller);
+            let setup = Setup { initial_rtt: rtt, initial_window, ..Setup::new(PACKET) };
             let setup = contender.setup(setup, rate, history(scenario, dir, rate));
             let controller = registry::build(&contender.controller, &setup)?;
             Ok(Config {

@@ -38,7 +38,7 @@ fn text() -> Result<String, Failure> {
             Scheme::Direct(kernel) => {
                 format!("TCP of the kernel end to end: {}, {} buffers", kernel.algorithm(), scheme.buffers())
             }
-            Scheme::Skyhaul(controller) => format!("terminal and gateway, controller {controller}"),
+            Scheme::Skyhaul(contender) => format!("terminal and gateway, controller {contender}"),
         };
         schemes.row(false, vec![scheme.to_string(), meaning]);
     }

@@ -59,7 +59,7 @@ pub fn download(
 fn opens(mode: FtpMode) -> Opens {
     match mode {
         FtpMode::Passive => Opens::AfterPassiveReply,
-        FtpMode::Active => Opens::WithPortCommand,
+        FtpMode::Active => Opens::ByAccepting,
     }
 }
 

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use skyhaul_cc::registry::StartMode;
 use skyhaul_cc::units::{Bytes, Rate};
 use skyhaul_sim::link::Cause;
 use skyhaul_sim::scenario::{Dir, Figure, Scenario};
@@ -127,11 +128,14 @@ impl Lab {
         };
         let pair = match run.scheme {
             Scheme::Direct(_) => None,
-            Scheme::Skyhaul(controller) => {
-                Some(Pair::start(&hosts, run.scenario, controller, &dir.join("pair"))?)
+            Scheme::Skyhaul(contender) => {
+                Some(Pair::start(&hosts, run.scenario, contender, &dir.join("pair"))?)
             }
         };
         let ends = Ends { client: &hosts.client, server: &hosts.server, address: IpAddr::V4(SERVER.0) };
+        if matches!(run.scheme, Scheme::Skyhaul(contender) if contender.start == StartMode::Warm) {
+            self.warm_up(run, &ends, &shop)?;
+        }
         if let Some(link) = &link {
             link.restart_clock();
         }
@@ -162,29 +166,34 @@ impl Lab {
         shop: &Shop,
         watch: Watch<'_>,
     ) -> Result<Done, LabError> {
-        let (mode, limit) = match run.job {
-            Job::FtpUploadActive | Job::FtpDownloadActive => (FtpMode::Active, run.limit),
-            _ => (FtpMode::Passive, run.limit),
-        };
+        let limit = run.limit;
         match run.job {
-            Job::HttpObjects => return Ok(Done::Objects(http::objects(ends, shop, run.seed, limit, watch)?)),
+            Job::HttpObjects => Ok(Done::Objects(http::objects(ends, shop, run.seed, limit, watch)?)),
             Job::Iperf3 | Job::Iperf3Download => {
-                return Ok(Done::Stream(iperf::stream(ends, shop, run.job.data(), limit, watch)?));
+                Ok(Done::Stream(iperf::stream(ends, shop, run.job.data(), limit, watch)?))
             }
-            _ => {}
+            job => {
+                let source = self.source(run.bytes, run.seed)?;
+                let (outcome, received) = transfer(job, ends, shop, &source, limit, watch)?;
+                Ok(Done::File { outcome, source, received })
+            }
         }
-        let source = self.source(run.bytes, run.seed)?;
-        let shown = Source { path: shop.root.join("source.bin"), ..source.clone() };
-        std::fs::hard_link(&source.path, &shown.path)
-            .map_err(|e| LabError::io("make the link", &shown.path, e))?;
-        let (outcome, received) = match run.job {
-            Job::FtpUpload | Job::FtpUploadActive => ftp::upload(ends, shop, &shown, mode, limit, watch)?,
-            Job::FtpDownload | Job::FtpDownloadActive => {
-                ftp::download(ends, shop, &shown, mode, limit, watch)?
-            }
-            _ => http::download(ends, shop, &shown, limit, watch)?,
+    }
+
+    /// A file before the one that counts, over the same channel: what the ends then know of the path is what they have
+    /// found out themselves.
+    fn warm_up(&mut self, run: &Run<'_>, ends: &Ends<'_>, shop: &Shop) -> Result<(), LabError> {
+        let bytes = run.bytes.min(WARM_UP);
+        let source = Source::create(self.scratch.path().join("before.bin"), bytes, run.seed)?;
+        let job = match run.job.data() {
+            Dir::Forward => Job::FtpUploadActive,
+            Dir::Back => Job::FtpDownloadActive,
         };
-        Ok(Done::File { outcome, source, received })
+        let (outcome, _) = transfer(job, ends, shop, &source, run.limit, &mut |_| {})?;
+        match outcome.ending {
+            Ending::Complete => Ok(()),
+            ending => Err(LabError::WarmUp { what: format!("{ending:?}") }),
+        }
     }
 
     /// The source file, made anew only for another size or seed.
@@ -206,6 +215,31 @@ enum Done {
     Objects(Vec<Object>),
     Stream(Stream),
 }
+
+/// One file by FTP or HTTP: what happened, and where it was received.
+fn transfer(
+    job: Job,
+    ends: &Ends<'_>,
+    shop: &Shop,
+    source: &Source,
+    limit: Duration,
+    watch: Watch<'_>,
+) -> Result<(Outcome, PathBuf), LabError> {
+    let name = source.path.file_name().unwrap_or_default();
+    let shown = Source { path: shop.root.join(name), ..source.clone() };
+    std::fs::hard_link(&source.path, &shown.path)
+        .map_err(|e| LabError::io("make the link", &shown.path, e))?;
+    match job {
+        Job::FtpUpload => ftp::upload(ends, shop, &shown, FtpMode::Passive, limit, watch),
+        Job::FtpUploadActive => ftp::upload(ends, shop, &shown, FtpMode::Active, limit, watch),
+        Job::FtpDownload => ftp::download(ends, shop, &shown, FtpMode::Passive, limit, watch),
+        Job::FtpDownloadActive => ftp::download(ends, shop, &shown, FtpMode::Active, limit, watch),
+        _ => Ok(http::download(ends, shop, &shown, limit, watch)?),
+    }
+}
+
+/// Size of the file before the one that counts: at 150 Mbit/s it is some round trips long.
+const WARM_UP: Bytes = Bytes::mib(32);
 
 /// Congestion control and buffers of client and server host.
 fn set_up_tcp(hosts: &Hosts, scheme: &Scheme) -> Result<(), LabError> {

@@ -96,6 +96,11 @@ pub enum LabError {
         /// What it said.
         said: String,
     },
+    /// The file that makes a warm start warm did not arrive.
+    WarmUp {
+        /// What happened to it.
+        what: String,
+    },
     /// Something could not be done with a file or folder.
     Io {
         /// "write the source file" or the like.
@@ -156,6 +161,9 @@ impl fmt::Display for LabError {
                 f,
                 "this kernel has no TCP congestion control \"{algorithm}\" ({source}); try: modprobe tcp_{algorithm}"
             ),
+            LabError::WarmUp { what } => {
+                write!(f, "the file before the one that counts did not arrive: {what}")
+            }
             LabError::Pair { end, what, said } if said.is_empty() => write!(f, "{end} {what}"),
             LabError::Pair { end, what, said } => write!(f, "{end} {what}; it says:\n{said}"),
         }

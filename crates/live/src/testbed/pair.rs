@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
+use skyhaul_cc::registry::{Contender, StartMode};
 use skyhaul_cc::units::{Bytes, Rate};
 use skyhaul_sim::scenario::{Direction, Scenario};
 
@@ -47,12 +48,18 @@ impl PairUsage {
 
 impl Pair {
     /// Makes keys and configs in `dir` as `skyhaul pair` does, starts both ends and waits until the channel is up. The
-    /// controller "rate" is told the rates of the scenario; no other is told anything.
+    /// controller "rate" and one whose start is "known" are told the rates of the scenario; no other is told anything,
+    /// and nobody remembers earlier runs.
     ///
     /// # Errors
     /// When an end does not start, or the channel does not come up.
-    pub fn start(hosts: &Hosts, scenario: &Scenario, controller: &str, dir: &Path) -> Result<Pair, LabError> {
-        let files = plan(scenario, controller).write(dir, Replace::Existing).map_err(|error| {
+    pub fn start(
+        hosts: &Hosts,
+        scenario: &Scenario,
+        contender: &Contender,
+        dir: &Path,
+    ) -> Result<Pair, LabError> {
+        let files = plan(scenario, contender).write(dir, Replace::Existing).map_err(|error| {
             LabError::Pair { end: "skyhaul pair", what: error.to_string(), said: String::new() }
         })?;
         // Each is ready before the next step, so that the handshake of the channel is never sent to nobody.
@@ -79,15 +86,16 @@ impl Pair {
     }
 }
 
-fn plan(scenario: &Scenario, controller: &str) -> Plan {
-    let told = |direction| (controller == "rate").then(|| ip_rate(direction));
+fn plan(scenario: &Scenario, contender: &Contender) -> Plan {
+    let known = contender.start == StartMode::Known || contender.controller == "rate";
+    let told = |direction| known.then(|| ip_rate(direction));
     let gateway = HostPort { host: GATEWAY.0.to_string(), port: PORT };
     Plan {
         terminal_lan: Some("lan".to_owned()),
         gateway_lan: Some("lan".to_owned()),
         networks: ["10.77.1.0/24", "fd77:1::/64"].iter().filter_map(|text| text.parse().ok()).collect(),
         preserve_source: true,
-        controller: controller.to_owned(),
+        controller: contender.controller.clone(),
         terminal_rate: told(&scenario.forward),
         gateway_rate: told(&scenario.back),
         rtt: scenario.rtt(),

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use skyhaul_cc::registry;
+use skyhaul_cc::registry::{self, Contender, StartMode};
 use skyhaul_cc::units::Bytes;
 use skyhaul_sim::scenario::PAYLOAD_PER_PACKET;
 
@@ -12,8 +12,8 @@ use skyhaul_sim::scenario::PAYLOAD_PER_PACKET;
 pub enum Scheme {
     /// TCP of the kernel from client to server, nothing in between.
     Direct(Kernel),
-    /// Terminal and gateway with this congestion controller at both ends.
-    Skyhaul(String),
+    /// Terminal and gateway with this congestion controller at both ends, started in this way.
+    Skyhaul(Contender),
 }
 
 /// Kernel TCP as the client and the server host use it.
@@ -76,7 +76,7 @@ impl Scheme {
     pub fn algorithm(&self) -> &str {
         match self {
             Scheme::Direct(kernel) => kernel.algorithm(),
-            Scheme::Skyhaul(controller) => controller,
+            Scheme::Skyhaul(contender) => &contender.controller,
         }
     }
 
@@ -97,10 +97,17 @@ impl Scheme {
         }
     }
 
-    /// Every scheme there is: the kernel's, then one for each registered controller.
+    /// Every scheme there is: the kernel's, then one for each registered controller and each start that makes a
+    /// difference to it here. A warm start of others than `skyhaul` would need what no connection leaves them.
     pub fn all() -> Vec<Scheme> {
         let direct = Kernel::ALL.into_iter().map(Scheme::Direct);
-        direct.chain(registry::names().map(|name| Scheme::Skyhaul(name.to_owned()))).collect()
+        let ours = registry::names().flat_map(|name| {
+            let starts = if name == OURS { registry::starts(name) } else { &[StartMode::Cold] };
+            starts
+                .iter()
+                .map(move |&start| Scheme::Skyhaul(Contender { controller: name.to_owned(), start }))
+        });
+        direct.chain(ours).collect()
     }
 }
 
@@ -108,7 +115,7 @@ impl fmt::Display for Scheme {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Scheme::Direct(kernel) => write!(f, "direct:{}", kernel.name()),
-            Scheme::Skyhaul(controller) => write!(f, "skyhaul:{controller}"),
+            Scheme::Skyhaul(contender) => write!(f, "skyhaul:{contender}"),
         }
     }
 }
@@ -136,6 +143,9 @@ impl fmt::Display for UnknownScheme {
     }
 }
 impl std::error::Error for UnknownScheme {}
+
+/// The controller that starts in three ways.
+const OURS: &str = "skyhaul";
 
 /// "Tuned" in every table of this project: room for two bandwidth-delay products of 500 Mbit/s and a second.
 const TUNED: Buffers =

@@ -18,8 +18,8 @@ pub enum Opens {
     AtOnce,
     /// With a second connection, to the port in the answer to PASV or EPSV.
     AfterPassiveReply,
-    /// By offering a port with PORT or EPRT, to which the server connects.
-    WithPortCommand,
+    /// By accepting the server's connection to the port that it offered with PORT or EPRT.
+    ByAccepting,
 }
 
 /// A curl command that moves one file.
@@ -237,7 +237,9 @@ impl Opening {
     fn shown_by(&mut self, line: &str) -> bool {
         let note = line.strip_prefix('*').map(str::trim_start);
         match self.opens {
-            Opens::WithPortCommand => line.starts_with("> EPRT ") || line.starts_with("> PORT "),
+            Opens::ByAccepting => {
+                note.is_some_and(|note| note.starts_with("Connection accepted from server"))
+            }
             Opens::AtOnce | Opens::AfterPassiveReply => {
                 self.invited |= line.starts_with("< 229 ") || line.starts_with("< 227 ");
                 self.invited
@@ -292,7 +294,15 @@ mod tests {
 > EPRT |1|10.77.1.2|40173|
 < 200 EPRT command successful. Consider using EPSV.
 * Connect data stream actively
-> RETR source.bin";
+> RETR source.bin
+< 150 Opening BINARY mode data connection for source.bin (1048576 bytes).
+* Maxdownload = -1
+* Getting file with size: 1048576
+* Preparing for accepting server on data port
+* Checking for server connect
+* Ready to accept data connection from server
+* Connection accepted from server
+* Remembering we are in dir \"\"";
 
     fn first(opens: Opens, transcript: &str) -> Option<&str> {
         let mut opening = Opening::new(opens);
@@ -306,8 +316,8 @@ mod tests {
     }
 
     #[test]
-    fn the_active_data_connection_begins_with_the_port_command() {
-        assert_eq!(first(Opens::WithPortCommand, ACTIVE), Some("> EPRT |1|10.77.1.2|40173|"));
+    fn the_active_data_connection_is_open_when_the_server_has_connected() {
+        assert_eq!(first(Opens::ByAccepting, ACTIVE), Some("* Connection accepted from server"));
     }
 
     #[test]
@@ -331,6 +341,6 @@ mod tests {
     fn a_login_that_fails_opens_no_data_connection() {
         let refused = "*   Trying 10.77.2.2:21...\n< 220 (vsFTPd 3.0.3)\n< 530 Login incorrect.";
         assert_eq!(first(Opens::AfterPassiveReply, refused), None);
-        assert_eq!(first(Opens::WithPortCommand, refused), None);
+        assert_eq!(first(Opens::ByAccepting, refused), None);
     }
 }
