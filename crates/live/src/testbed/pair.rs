@@ -207,12 +207,14 @@ mod tests {
     use skyhaul_sim::scenario::RateBase;
 
     #[test]
-    fn only_the_controller_called_rate_is_told_the_rates() {
+    fn only_who_asks_for_the_rates_is_told_them() {
         let scenario = Scenario::find("p1.down-270").unwrap();
-        let told = plan(&scenario, "rate");
+        let told = plan(&scenario, &"rate".parse().unwrap());
         assert_eq!(told.terminal_rate, Some(Rate::mbit(150)));
         assert_eq!(told.gateway_rate, Some(Rate::mbit(10)));
-        let untold = plan(&scenario, "bbr");
+        let known = plan(&scenario, &"skyhaul/known".parse().unwrap());
+        assert_eq!((known.terminal_rate, known.gateway_rate), (told.terminal_rate, told.gateway_rate));
+        let untold = plan(&scenario, &"bbr".parse().unwrap());
         assert_eq!((untold.terminal_rate, untold.gateway_rate), (None, None));
         assert_eq!(untold.networks.len(), 2);
     }

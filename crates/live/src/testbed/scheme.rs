@@ -103,9 +103,7 @@ impl Scheme {
         let direct = Kernel::ALL.into_iter().map(Scheme::Direct);
         let ours = registry::names().flat_map(|name| {
             let starts = if name == OURS { registry::starts(name) } else { &[StartMode::Cold] };
-            starts
-                .iter()
-                .map(move |&start| Scheme::Skyhaul(Contender { controller: name.to_owned(), start }))
+            starts.iter().map(move |&start| Scheme::Skyhaul(Contender { controller: name.to_owned(), start }))
         });
         direct.chain(ours).collect()
     }

@@ -6,9 +6,9 @@ use skyhaul_cc::{Duration, Time};
 use std::collections::VecDeque;
 
 /// A report is due after this share of a round trip: the controller decides many times per round trip …
-const PERIOD_SHARE: u32 = 64;
+const PERIOD_SHARE: u32 = 48;
 /// … within these bounds.
-const PERIOD: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(10));
+const PERIOD: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(12));
 /// A report that is due waits for company, an acknowledgment that leaves anyway, up to so many periods.
 const PATIENCE: f64 = 2.5;
 /// A receive time may be told wrong by this share of the round trip …
