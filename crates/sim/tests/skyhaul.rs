@@ -325,3 +325,51 @@ fn a_late_first_answer_is_not_taken_for_a_long_path() {
     assert_eq!(drops(&world), 0);
     assert!(used(&world, rate, MS(5000), MS(8000)) > 0.97);
 }
+
+/// Flows by name and start in seconds, an empty name for our own; their shares in the last 30 of 80 seconds.
+fn shares(scenario: &Scenario, flows: &[(&str, u64)]) -> Vec<f64> {
+    let mut world = world(scenario, 1);
+    for (name, start) in flows {
+        let own = flow(scenario, Start::Cold);
+        let flow = match *name {
+            "" => own,
+            name => Flow::new(registry::build(name, &Setup::new(MSS)).unwrap()),
+        };
+        world.add(Flow { start: S(*start), ..flow });
+    }
+    world.run(S(80)).unwrap();
+    let got: Vec<f64> =
+        world.outcomes().iter().map(|outcome| outcome.delivered_in(5000..8000).as_f64()).collect();
+    let sum: f64 = got.iter().sum();
+    got.iter().map(|bytes| bytes / sum).collect()
+}
+
+#[test]
+fn senders_that_fill_the_queue_leave_us_a_quarter_and_keep_one() {
+    for (other, queue) in [("cubic", 0.25), ("cubic", 1.0), ("cubic", 4.0), ("bbr", 1.0), ("bbr", 4.0)] {
+        let scenario = link(Rate::mbit(100), MS(40), queue);
+        for flows in [[("", 0), (other, 5)], [(other, 0), ("", 5)]] {
+            let shares = shares(&scenario, &flows);
+            assert!(shares.iter().all(|share| *share > 0.24), "{flows:?}, queue {queue}: {shares:?}");
+        }
+    }
+}
+
+#[test]
+fn flows_of_our_own_kind_never_compete() {
+    for (mbit, rtt) in [(200, 50), (150, 540)] {
+        let scenario = link(Rate::mbit(mbit), MS(rtt), 1.0);
+        let mut world = world(&scenario, 1);
+        for n in 0..4 {
+            world.add(Flow { start: S(n * 10), ..flow(&scenario, Start::Cold) });
+        }
+        while world.now() < S(60) {
+            let next = world.now() + MS(50);
+            world.run(next).unwrap();
+            for flow in 0..4 {
+                let state = world.sender(flow).unwrap().controller().snapshot();
+                assert_ne!(state.phase, "compete", "{mbit} Mbit/s, {rtt} ms, flow {flow} at {}", world.now());
+            }
+        }
+    }
+}

@@ -114,13 +114,13 @@ fn fair(mbit: u64, rtt: u64, queue: f64, window: (u64, u64), goal: f64) -> Cell 
     }
 }
 
-fn coexist(other: &'static str, mbit: u64, rtt: u64, queue: f64) -> Cell {
+fn coexist(other: &'static str, mbit: u64, rtt: u64, queue: f64, first: bool) -> Cell {
     let rate = Rate::mbit(mbit);
-    let name = format!("coexist-{other}-{mbit}-{rtt}-{queue}");
+    let name = format!("{}-{other}-{mbit}-{rtt}-{queue}", if first { "before" } else { "after" });
     let queue = Bytes::from_f64(rate.bdp(MS(rtt)).as_f64() * queue);
     let scenario = link(rate, MS(rtt), 0.0, RateBase::Ip, queue);
     Cell {
-        flows: vec![("", 0), (other, 5)],
+        flows: if first { vec![("", 0), (other, 5)] } else { vec![(other, 0), ("", 5)] },
         window: (70, 100),
         seconds: 100,
         shares: true,
@@ -142,8 +142,12 @@ fn cells() -> Vec<Cell> {
     cells.push(fair(200, 50, 1.0, (25, 45), 0.99));
     cells.push(fair(150, 540, 0.5, (40, 60), 0.99));
     for other in ["cubic", "bbr"] {
-        for queue in [0.25, 1.0, 4.0] {
-            cells.push(coexist(other, 100, 40, queue));
+        for (mbit, rtt) in [(100, 40), (300, 80), (50, 540)] {
+            for queue in [0.25, 1.0, 4.0] {
+                for first in [true, false] {
+                    cells.push(coexist(other, mbit, rtt, queue, first));
+                }
+            }
         }
     }
     cells

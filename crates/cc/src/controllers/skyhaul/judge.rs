@@ -87,8 +87,8 @@ impl Judge {
         deaf
     }
 
-    /// Whether the round's losses are congestion; learns the noise if not. `target` is the queue we want.
-    pub fn is_congested(&mut self, finding: &Finding, target: f64) -> bool {
+    /// Whether the round's losses are congestion; learns the noise if not, where losses of others' making do not count as such (`learns`). `target` is the queue we want.
+    pub fn is_congested(&mut self, finding: &Finding, target: f64, learns: bool) -> bool {
         let (n, p) = (finding.packets, self.noise);
         let share = finding.lost / n.max(1.0);
         let excess = finding.lost > n * p + DEVIATIONS * libm::sqrt(n * p * (1.0 - p)) + SPARE;
@@ -96,7 +96,7 @@ impl Judge {
         let high = before > 1.3 * finding.mean && before > 0.6 * finding.greatest && before > 0.5 * target;
         let congested = excess && (high || finding.least > 2.0 * target || share > NOISE_MOST);
         let low = finding.mean < 4.0 * target + 0.003;
-        if !congested && low && share < NOISE_MOST && n > 0.0 {
+        if learns && !congested && low && share < NOISE_MOST && n > 0.0 {
             // The first rounds count by their packets, later ones by the moving average.
             let weight =
                 (n / MEMORY).min(WEIGHT_MOST).max(n / (self.learned + n) * f64::from(self.learned < MEMORY));
@@ -129,9 +129,9 @@ mod tests {
     #[test]
     fn losses_at_the_top_of_the_queue_are_congestion_and_losses_anywhere_are_noise() {
         let mut judge = Judge::default();
-        assert!(!judge.is_congested(&finding(6_000.0, 72.0, 0.002, 0.002), 0.002));
+        assert!(!judge.is_congested(&finding(6_000.0, 72.0, 0.002, 0.002), 0.002, true));
         assert!((judge.noise() - 0.012).abs() < 1e-9);
-        assert!(judge.is_congested(&finding(6_000.0, 400.0, 0.002, 0.0038), 0.002));
+        assert!(judge.is_congested(&finding(6_000.0, 400.0, 0.002, 0.0038), 0.002, true));
         assert!((judge.noise() - 0.012).abs() < 1e-9);
     }
 
@@ -139,8 +139,8 @@ mod tests {
     fn heavy_loss_at_a_standing_queue_never_becomes_the_baseline() {
         let mut judge = Judge::default();
         for _ in 0..1_000 {
-            judge.is_congested(&finding(6_000.0, 3_400.0, 0.1, 0.1), 0.002);
-            judge.is_congested(&finding(6_000.0, 600.0, 0.1, 0.1), 0.002);
+            judge.is_congested(&finding(6_000.0, 3_400.0, 0.1, 0.1), 0.002, true);
+            judge.is_congested(&finding(6_000.0, 600.0, 0.1, 0.1), 0.002, true);
         }
         assert_eq!(judge.noise(), 0.0);
     }

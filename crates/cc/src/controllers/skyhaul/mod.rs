@@ -19,6 +19,7 @@
 //!
 //! The parts have files of their names. All constants were measured in a simulator; each says why.
 
+mod compete;
 mod cruise;
 mod dip;
 mod emergency;
@@ -34,6 +35,7 @@ use crate::controller::{Controller, Estimates, PathHistory, Setup, Snapshot};
 use crate::event::{Ack, Loss, Report, Sent, Signal, Train};
 use crate::units::{Bytes, Duration, Rate, Time};
 use crate::window::Window;
+use compete::Compete;
 use cruise::{target, Cruise, View};
 use dip::{Dips, Verdict};
 use emergency::Emergency;
@@ -158,6 +160,7 @@ pub struct Skyhaul {
     steps: Steps,
     noisy: bool,
     noise_queue: f64,
+    compete: Compete,
     plain: Plain,
     silent: bool,
     app_limited: bool,
@@ -208,6 +211,7 @@ impl Skyhaul {
             steps: Steps::default(),
             noisy: false,
             noise_queue: 0.0,
+            compete: Compete::default(),
             plain: Plain::default(),
             silent: false,
             app_limited: false,
@@ -227,9 +231,10 @@ impl Skyhaul {
         self.path.round_trip().is_some()
     }
 
-    /// The window, a dip counted.
+    /// The window, a dip counted, and what we hold against others at least.
     fn effective(&self) -> f64 {
-        self.window.segments() * self.dips.factor()
+        let queue = self.last.map_or(0.0, |last| last.mean).max(self.path.queue());
+        (self.window.segments() * self.dips.factor()).max(self.held() * (self.round_trip() + queue))
     }
 
     /// Queue that the pace reckons with: the lesser of the last round's least and the newest.
@@ -239,7 +244,8 @@ impl Skyhaul {
 
     /// Packets per second we mean to send.
     fn pace(&self) -> f64 {
-        self.effective() / (self.round_trip() + self.reckoned_queue())
+        let window = self.window.segments() * self.dips.factor();
+        (window / (self.round_trip() + self.reckoned_queue())).max(self.held())
     }
 
     fn target(&self) -> f64 {
@@ -443,7 +449,9 @@ impl Skyhaul {
         if deaf {
             return;
         }
-        let congested = self.judge.is_congested(finding, target);
+        let shared = self.trains.capacity().filter(|_| self.is_shared(finding.now, SHARED_GROWTH));
+        self.look_for_fillers(finding, shared);
+        let congested = self.judge.is_congested(finding, target, self.compete.floor().is_none());
         if self.phase == Phase::Cruise && !finding.app_limited {
             self.through.hear(rate);
         }
@@ -468,7 +476,7 @@ impl Skyhaul {
                 self.trains.unsure(self.path.jitter()),
             ),
             capacity: self.trains.capacity().filter(|_| !noisy && self.trains.is_trusted()),
-            shared: self.trains.capacity().filter(|_| self.is_shared(finding.now, SHARED_GROWTH)),
+            shared,
         };
         if self.phase == Phase::Cruise && view.shared.is_none() && self.is_no_queue(finding, &view) {
             self.lengthen(finding.now, finding.least);
@@ -675,6 +683,7 @@ impl Controller for Skyhaul {
             _ if self.silent => "silence",
             Phase::First => "start",
             Phase::Validate { .. } => "validation",
+            Phase::Cruise if self.compete.floor().is_some() => "compete",
             Phase::Cruise if self.dips.is_under_way() => "dip",
             Phase::Cruise => "cruise",
         };
