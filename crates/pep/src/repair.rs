@@ -52,4 +52,8 @@ pub struct RepairStats {
     pub decoded: u64,
     /// Stream bytes that were missing and came out of a code.
     pub repaired: Bytes,
+    /// Kept now for repair at the other end: what may be missing there.
+    pub retained: Bytes,
+    /// Kept now for repair here: symbols, and what was read already.
+    pub kept: Bytes,
 }

@@ -8,7 +8,7 @@ use skyhaul_pep::auth::SecretKey;
 use skyhaul_pep::repair::RepairStats;
 use skyhaul_pep::{Config, Tuning};
 use skyhaul_sim::scenario::{Dir, Scenario};
-use skyhaul_sim::tunnel::{Pair, Plan, Transfer};
+use skyhaul_sim::tunnel::{Pair, Plan, Reader, Transfer};
 use std::sync::Arc;
 
 const MIB: u64 = 1 << 20;
@@ -127,6 +127,31 @@ fn flows_of_all_sizes_arrive_intact_and_memory_is_given_back() {
     }
 }
 
+#[test]
+fn memory_for_repair_is_bounded_and_given_back_when_repair_has_been_sent() {
+    let scenario = geo();
+    let file = |bytes| Transfer::new(Dir::Forward, bytes);
+    let stopped = Transfer { reader: Reader::Stopped, ..file(u64::MAX) };
+    let mut plan = plan(&scenario, true, 1);
+    plan.gateway.memory = Bytes::mib(256);
+    let last = Transfer { start: Time::from_secs(1_000), ..file(1) };
+    let transfers = [vec![stopped; 4], vec![file(100 * MIB), last]].concat();
+    let mut pair = Pair::new(&scenario, plan, transfers).unwrap();
+    let (mut retained, mut kept) = (Bytes::ZERO, Bytes::ZERO);
+    for tenth in 0..250 {
+        pair.run(Time::from_millis(100 * tenth));
+        if pair.peer(Dir::Forward).is_some() && pair.peer(Dir::Back).is_some() {
+            let (sender, receiver) = stats(&mut pair, Dir::Forward);
+            (retained, kept) = (retained.max(sender.retained), kept.max(receiver.kept));
+        }
+    }
+    assert!(pair.outcomes()[4].finished.is_some());
+    assert!(retained > Bytes::mib(50) && retained <= Bytes::mib(64), "{retained}");
+    assert!(kept > Bytes::mib(1) && kept <= Bytes::mib(24), "{kept}");
+    // Everybody waits for a reader that will not read, and everything was repaired.
+    assert_eq!(stats(&mut pair, Dir::Forward).0.retained, Bytes::ZERO);
+}
+
 /// Objects of these sizes, one after the other, `count` of each and both ways, on a channel that is up:
 /// time from opening the flow to the end at the receiver, beyond one-way delay and sending time.
 fn objects(scenario: &Scenario, repair: bool, sizes: &[u64], count: u64) -> (Vec<Vec<Duration>>, Pair) {
@@ -189,5 +214,47 @@ fn acknowledgments_and_copies_of_them_do_not_keep_an_idle_channel_busy() {
     for (before, after) in before.into_iter().zip(after) {
         // A ping every 2 s from either end, its acknowledgment, a report of it.
         assert!(after - before <= 5 * 4, "{before} {after}");
+    }
+}
+
+/// Figures for docs/repair.md: seconds of a file with and without, and without any loss.
+#[test]
+#[ignore = "prints figures, decides nothing; a minute"]
+fn files_with_and_without() {
+    let cell = |rate: u64, one_way: u64, loss: f64| {
+        let mut scenario = geo();
+        scenario.forward.rate = Rate::mbit(rate);
+        scenario.forward.queue = Bytes(20_000_000);
+        for direction in [&mut scenario.forward, &mut scenario.back] {
+            direction.one_way = Duration::from_millis(one_way);
+            direction.loss = Share::new(loss).unwrap();
+        }
+        scenario
+    };
+    let cells = [
+        ("150 Mbit/s, 540 ms, 1.2 %", geo(), 64),
+        ("150 Mbit/s, 540 ms, 1.2 %", geo(), 512),
+        ("10 Mbit/s, 540 ms, 1.2 %", cell(10, 270, 0.012), 64),
+        ("1 Gbit/s, 50 ms, 0.5 %", cell(1_000, 25, 0.005), 476),
+        ("100 Mbit/s, 500 ms, 7.7 %", cell(100, 250, 0.077), 238),
+    ];
+    for (name, scenario, mib) in cells {
+        let transfer = || vec![Transfer::new(Dir::Forward, mib * MIB)];
+        let [mut with, mut without] = [[Duration::ZERO; 3]; 2];
+        let mut last = RepairStats::default();
+        for seed in 0..3 {
+            let mut pair = run(&scenario, true, seed + 1, transfer());
+            with[seed as usize] = took(&pair, 0);
+            last = stats(&mut pair, Dir::Forward).0;
+            without[seed as usize] = took(&run(&scenario, false, seed + 1, transfer()), 0);
+        }
+        let mut clean = scenario.clone();
+        clean.forward.loss = Share::ZERO;
+        let ideal =
+            took(&run(&clean, false, 1, transfer()), 0).mul_f64(1.0 / (1.0 - scenario.forward.loss.value()));
+        println!(
+            "{name}, {mib} MiB: with {with:.3?}, without {without:.3?}, no tail {ideal:.3?}; {} messages",
+            last.sent
+        );
     }
 }

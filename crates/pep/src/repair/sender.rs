@@ -14,6 +14,8 @@ use std::collections::{BTreeSet, VecDeque};
 pub(crate) struct Retained {
     pieces: VecDeque<Piece>,
     bytes: u64,
+    /// The far end is known to have passed on all before.
+    passed: u64,
     /// Stream bytes given to QUIC.
     end: u64,
     /// The stream ends there.
@@ -75,6 +77,12 @@ impl Retained {
 
     /// The far end has passed on all before `offset`.
     pub(crate) fn passed_on(&mut self, offset: u64) {
+        self.passed = self.passed.max(offset);
+        self.let_go(offset);
+    }
+
+    /// All before `offset` is needed no more.
+    fn let_go(&mut self, offset: u64) {
         while let Some(piece) = self.pieces.front() {
             let length = piece.bytes.len() as u64;
             if piece.offset + length > offset {
@@ -111,9 +119,9 @@ impl Retained {
         self.covered == self.end && (!self.ended || self.end_covered)
     }
 
-    /// Offset of the first byte kept.
+    /// Offset of the first byte kept that the far end may be missing.
     fn start(&self) -> u64 {
-        self.pieces.front().map_or(self.end, |piece| piece.offset)
+        self.pieces.front().map_or(self.end, |piece| piece.offset.max(self.passed))
     }
 
     /// When to repair what is not covered.
@@ -147,7 +155,7 @@ impl Retained {
 
     /// The bytes of a block, padded to whole symbols; nothing if some are kept no more.
     fn block(&self, start: u64, length: u64, symbol: u64) -> Option<Vec<u8>> {
-        if start < self.start() || start + length > self.end {
+        if self.pieces.front().is_none_or(|piece| start < piece.offset) || start + length > self.end {
             return None;
         }
         let mut block = Vec::with_capacity(length.next_multiple_of(symbol) as usize);
@@ -245,12 +253,14 @@ impl Planner {
             }
             let Some(retained) = streams.retained(block.stream) else { continue };
             // Passed on meanwhile, if it is not a bare end.
-            if block.length > 0 && retained.start() >= block.start + block.length {
+            if block.length > 0 && retained.passed >= block.start + block.length {
                 continue;
             }
             if block.symbols.is_none() {
                 let Some(symbols) = block.encode(&mut self.code, retained) else { continue };
                 block.symbols = Some(symbols);
+                // Blocks are encoded in order, and once.
+                retained.let_go(block.start + block.length);
                 stats.encoded += u64::from(block.length > 0);
             }
             let message = block.message();
@@ -355,6 +365,9 @@ impl Block {
         }
         // What was passed on meanwhile needs no repair.
         let passed_on = retained.start().saturating_sub(self.start);
+        if passed_on >= self.length {
+            return None;
+        }
         self.start += passed_on;
         self.length -= passed_on;
         let block = retained.block(self.start, self.length, self.layout.symbol)?;

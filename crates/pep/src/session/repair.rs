@@ -158,6 +158,8 @@ impl Session {
 
     pub(super) fn repair_stats(&self) -> RepairStats {
         let RepairStats { sent, sent_bytes, encoded, .. } = self.flows.repair.stats;
-        RepairStats { sent, sent_bytes, encoded, ..self.repair.stats }
+        let sum = |of: fn(&Flow) -> u64| skyhaul_cc::Bytes(self.flows.map.values().map(of).sum());
+        let (retained, kept) = (sum(|flow| flow.retained.bytes()), sum(Flow::kept));
+        RepairStats { sent, sent_bytes, encoded, retained, kept, ..self.repair.stats }
     }
 }
