@@ -24,10 +24,12 @@ mod cruise;
 mod dip;
 mod emergency;
 mod history;
+mod idle;
 mod judge;
 mod path;
 mod plain;
 mod round;
+mod start;
 mod step;
 mod trains;
 
@@ -40,37 +42,16 @@ use cruise::{target, Cruise, View};
 use dip::{Dips, Verdict};
 use emergency::Emergency;
 use history::Through;
+use idle::Idle;
 use judge::{Judge, Run};
 use path::{between, Path};
 use plain::Plain;
 use round::{Finding, Round};
 use step::Steps;
-use trains::{packets, Sample, Trains};
+use trains::{Sample, Trains};
 
 pub use crate::controller::Policy;
-
-/// What is known of the path before the first packet.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Start {
-    /// Nothing: the first flight measures it.
-    Cold,
-    /// What path memory has: sends at 0.85 of the rate at once, less with little confidence; the first train
-    /// validates.
-    Warm(PathHistory),
-    /// The operator gives the rate: sends at it from the first packet on.
-    Known(Rate),
-}
-
-impl Start {
-    /// The rate if it is given, else the history if there is one.
-    pub fn of(setup: &Setup) -> Self {
-        match (setup.link_rate, setup.history) {
-            (Some(rate), _) => Start::Known(rate),
-            (None, Some(history)) => Start::Warm(history),
-            (None, None) => Start::Cold,
-        }
-    }
-}
+pub use start::Start;
 
 /// The first estimate is taken at this share when both halves of the first flight agree: the round trip
 /// until a train validates it costs a fifth of the link, and a queue of one bandwidth-delay product takes
@@ -92,8 +73,6 @@ const VALID: f64 = 0.6;
 const VALIDATION_ROUNDS: u32 = 4;
 /// Pace above w/(D+q), so that rounding never starves the link; the window bounds it.
 const PACE_GAIN: f64 = 1.005;
-/// Share of a remembered rate to begin with.
-const WARM: f64 = 0.85;
 /// A changed capacity is taken at this share until a train validates it.
 const SCALED: f64 = 0.9;
 /// The link counts as shared for so long after trains said so: for jumps, and for growth.
@@ -117,8 +96,6 @@ const NOISY_SHARED: f64 = 4.0;
 const FOLLOWED: (f64, f64) = (1.04, 0.6);
 /// Losses in bursts scatter so many times more than single ones.
 const BURSTY: f64 = 2.0;
-/// Longest time a start with a known rate sends without an answer.
-const UNANSWERED_MOST: f64 = 3.0;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
@@ -141,6 +118,8 @@ pub struct Skyhaul {
     /// Pace before anything is known, where something is given.
     given: Option<f64>,
     given_rtt: f64,
+    /// What is given is remembered, not known.
+    remembered: bool,
     phase: Phase,
     rich: bool,
     started: Option<Time>,
@@ -171,24 +150,20 @@ pub struct Skyhaul {
     /// Rounds in a row with a queue that trains deny.
     odd_rounds: u32,
     through: Through,
+    idle: Idle,
 }
 
 impl Skyhaul {
     /// A controller for a path of which `start` says what is known.
     pub fn new(setup: &Setup, start: Start, policy: Policy) -> Self {
         let mss = Bytes(setup.mss.0.max(1));
-        let (given, given_rtt) = match start {
-            Start::Cold => (None, setup.initial_rtt),
-            Start::Warm(history) => {
-                (Some(history.start_share(WARM) * packets(history.rate, mss)), history.min_rtt)
-            }
-            Start::Known(rate) => (Some(packets(rate, mss)), setup.initial_rtt),
-        };
+        let (given, given_rtt) = start.given(setup, mss);
         Skyhaul {
             mss: setup.mss,
             policy,
             window: Window::from_bytes(setup.initial_window, setup.mss),
             given: given.filter(|rate| *rate > 0.0),
+            remembered: matches!(start, Start::Warm(_)),
             given_rtt: given_rtt.as_secs_f64(),
             phase: Phase::First,
             rich: false,
@@ -201,10 +176,7 @@ impl Skyhaul {
             trains: Trains::new(setup.mss),
             available: None,
             cruise: Cruise::new(),
-            judge: match start {
-                Start::Warm(history) => Judge::expecting(history.loss.value()),
-                Start::Cold | Start::Known(_) => Judge::default(),
-            },
+            judge: start.judge(),
             emergency: Emergency::default(),
             fell_at: None,
             dips: Dips::default(),
@@ -219,6 +191,7 @@ impl Skyhaul {
             keep: None,
             odd_rounds: 0,
             through: Through::default(),
+            idle: Idle::default(),
         }
     }
 
@@ -367,8 +340,12 @@ impl Skyhaul {
         }
         let share = if n >= CHECKED_PACKETS && agrees { FIRST_CHECKED } else { FIRST_UNCHECKED };
         match self.given {
-            // What was given holds unless the path says clearly otherwise.
-            Some(given) if given < rate * 1.1 => self.window.set(given * round_trip),
+            // What was given holds unless the path says clearly otherwise; what is remembered never makes the
+            // start slower than none.
+            Some(given) if given < rate * 1.1 => {
+                let measured = if self.remembered { share * rate } else { 0.0 };
+                self.window.set(given.max(measured) * round_trip);
+            }
             _ => self.window.set(share * rate * round_trip),
         }
     }
@@ -533,12 +510,6 @@ impl Skyhaul {
         }
         self.path.forget_offset(0.03);
     }
-
-    /// The window before the first answer, where a rate is given: what the time has allowed so far.
-    fn unanswered(&self, rate: f64) -> f64 {
-        let spent = self.started.map_or(0.0, |start| between(start, self.now)).min(UNANSWERED_MOST);
-        (rate * spent.max(self.given_rtt) * 1.25).max(self.window.segments())
-    }
 }
 
 /// Whether this round's rate followed the growth of the window before last; `before` has the windows at the
@@ -561,6 +532,7 @@ impl Controller for Skyhaul {
             self.flight.1 += 1.0;
         }
         self.trains.hear_departure(sent.now);
+        self.wake(sent);
     }
 
     fn on_report(&mut self, report: &Report) {

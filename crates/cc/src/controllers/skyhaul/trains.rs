@@ -124,6 +124,9 @@ pub(super) struct Trains {
     coming: Option<Coming>,
     bursts: VecDeque<f64>,
     odd: Option<f64>,
+    /// What is remembered may be old: one burst suffices to change it.
+    doubted: bool,
+    next_at_once: bool,
     stretched_before: bool,
     shared_at: Option<Time>,
     clumped: bool,
@@ -153,6 +156,8 @@ impl Trains {
             coming: None,
             bursts: VecDeque::new(),
             odd: None,
+            doubted: false,
+            next_at_once: false,
             stretched_before: false,
             shared_at: None,
             clumped: false,
@@ -244,12 +249,26 @@ impl Trains {
             None => packets,
         };
         self.paced_next = pace.is_none();
-        self.begin(now, packets, pace)
+        let train = self.begin(now, packets, pace);
+        if std::mem::take(&mut self.next_at_once) {
+            self.last = None;
+        }
+        train
     }
 
     /// The next trains are paced ones.
     pub fn pace_next(&mut self, count: u32) {
         self.paced_in_a_row = count;
+        self.last = None;
+    }
+
+    /// After a pause: the next train is a burst and is believed alone, a paced one follows it at once.
+    pub fn doubt(&mut self) {
+        self.doubted = true;
+        self.next_at_once = true;
+        self.odd = None;
+        self.paced_next = false;
+        self.paced_in_a_row = 0;
         self.last = None;
     }
 
@@ -321,7 +340,7 @@ impl Trains {
         self.clumped = coming.is_clumped();
         let Some(pace) = coming.asked.pace else {
             let (packets, rate, agrees) = coming.dispersion()?;
-            let changed = self.learn(rate);
+            let changed = self.learn(rate, agrees);
             return Some(Sample::Burst { packets, rate, agrees, changed, sent_at: first.sent_at });
         };
         let capacity = self.capacity()?;
@@ -354,9 +373,15 @@ impl Trains {
     }
 
     /// Remembers a burst; by what factor the capacity has changed if this one makes it certain.
-    fn learn(&mut self, rate: f64) -> Option<f64> {
+    fn learn(&mut self, rate: f64, agrees: bool) -> Option<f64> {
         let near = |a: f64, b: f64, by: f64| (a / b - 1.0).abs() <= by;
+        let alone = std::mem::take(&mut self.doubted) && agrees;
         if let Some(before) = self.capacity().filter(|&median| !near(rate, median, APART)) {
+            if alone {
+                self.bursts.clear();
+                self.bursts.push_back(rate);
+                return Some(rate / before);
+            }
             if self.odd.replace(rate).is_some_and(|odd| near(rate, odd, AGREE)) {
                 self.bursts.clear();
                 self.bursts.extend(self.odd.take().into_iter().chain([rate]));
