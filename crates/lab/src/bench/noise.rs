@@ -34,13 +34,16 @@ struct Noisy {
 type Edit = fn(&mut Path);
 
 /// Name, words, loss, goal, and what else makes the link noisy.
-const NOISE: [(&str, &str, f64, f64, Edit); 8] = [
+const NOISE: [(&str, &str, f64, f64, Edit); 10] = [
     ("loss-1", "1 % loss", 0.01, STEADY, |_| {}),
     ("loss-5", "5 % loss", 0.05, STEADY, |_| {}),
     ("bursts-8", "1 % loss in bursts of 8 packets", 0.0, STEADY, |path| {
         path.forward_mut().burst = GilbertElliott::from_burst(8.0, share(0.01));
     }),
     ("ack-loss-20", "1 % loss, 20 % of ACKs lost", 0.01, STEADY, |path| path.back_mut().loss = share(0.2)),
+    ("ack-tdma-40", "1 % loss, ACKs in frames of 40 ms", 0.01, STEADY, |path| {
+        path.frames[1] = Some(ms(40));
+    }),
     ("return-1", "1 % loss, return link of 1 Mbit/s", 0.01, STEADY, |path| {
         path.back_mut().rate = Rate::mbit(1)
     }),
@@ -50,6 +53,7 @@ const NOISE: [(&str, &str, f64, f64, Edit); 8] = [
     }),
     ("jitter-5", "1 % loss, 5 ms of jitter in order", 0.01, SHAKEN, |path| jitter(path, 5)),
     ("jitter-20", "1 % loss, 20 ms of jitter in order", 0.01, SHAKEN, |path| jitter(path, 20)),
+    ("tdma-20", "1 % loss, data in frames of 20 ms", 0.01, SHAKEN, |path| path.frames[0] = Some(ms(20))),
 ];
 
 fn jitter(path: &mut Path, range: u64) {

@@ -29,13 +29,15 @@ pub(super) struct Path {
     pub mss: Bytes,
     /// The rest of it.
     pub headers: Bytes,
+    /// What arrives is held to the next frame: data, and acknowledgments.
+    pub frames: [Option<Duration>; 2],
 }
 
 impl Path {
     /// The link of a scenario with the packets of the channel, where its data goes.
     pub fn of(scenario: Scenario) -> Path {
         let data = scenario.data();
-        Path { scenario, data, mss: Bytes(1433), headers: Bytes(67) }
+        Path { scenario, data, mss: Bytes(1433), headers: Bytes(67), frames: [None; 2] }
     }
 
     /// A link that is the same both ways but for the loss, which is the data's; packets of TCP.
@@ -55,7 +57,7 @@ impl Path {
             direction.queue = queue;
         }
         scenario.forward.loss = share(loss);
-        Ok(Path { scenario, data: Dir::Forward, mss: Bytes(1448), headers: Bytes(52) })
+        Ok(Path { scenario, data: Dir::Forward, mss: Bytes(1448), headers: Bytes(52), frames: [None; 2] })
     }
 
     /// The same in whole IP packets, with a queue of so many products of rate and round trip.
@@ -135,7 +137,14 @@ impl Path {
 
     /// A world without flows.
     pub fn world(&self, seed: u64) -> World {
-        World::on(&self.scenario, self.data, seed)
+        let link = |dir: Dir, frame: Option<Duration>| {
+            let link = self.scenario.link(dir, seed);
+            match frame {
+                Some(frame) => link.with_frames(frame),
+                None => link,
+            }
+        };
+        World::new(link(self.data, self.frames[0]), link(self.data.opposite(), self.frames[1]), seed)
     }
 
     /// What a host tells a controller, and how it sends and acknowledges.
