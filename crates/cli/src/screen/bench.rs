@@ -157,7 +157,7 @@ impl Sheet {
                 half.map_or(String::new(), |(name, value)| shown(name, (value.high - value.low) / 2.0)),
             );
             cells.push(goals(&row.measures));
-            cells.push(row.passes().map_or("", |passes| if passes { "yes" } else { "no" }).to_owned());
+            cells.push(reached(row));
             cells.extend((!files).then(|| shown(GOODPUT, row.goodput.mean)));
             cells.push(shown(GOODPUT, row.floor));
             cells.push(format!("{:.2}", row.fraction() * 100.0));
@@ -174,6 +174,18 @@ impl Sheet {
         });
         let rows = rows.collect();
         Sheet { columns, rows }
+    }
+}
+
+/// Whether all goals are reached, and which of several are not.
+fn reached(row: &Row) -> String {
+    let missed = row.measures.iter().filter(|measure| measure.passes() == Some(false));
+    let missed: Vec<String> = missed.map(|measure| heading(measure.name)).collect();
+    match row.passes() {
+        None => String::new(),
+        Some(true) => "yes".to_owned(),
+        Some(false) if row.measures.len() == 1 || missed.is_empty() => "no".to_owned(),
+        Some(false) => format!("not {}", missed.join(", ")),
     }
 }
 

@@ -164,6 +164,7 @@ impl Row {
             fields.push((format!("{name}_ci95"), Field::Range(value.map(|value| (value.low, value.high)))));
             if goal.is_some() {
                 fields.push((format!("{name}_goal"), Goal::field(*goal)));
+                fields.push((format!("{name}_pass"), Field::Truth(measure.passes())));
             }
         }
         fields
@@ -211,6 +212,11 @@ pub(super) fn of(
     }
 }
 
+/// Programs on hosts, whoever carries the bytes, compete with each other.
+fn is_real(host: &str) -> bool {
+    Host::ALL.iter().all(|simulated| simulated.name() != host)
+}
+
 /// Fills in how far each row is behind the best of the other controllers in the same cell on the same host, from cold.
 pub fn compare(rows: &mut [Row]) {
     let best: Vec<Option<f64>> = rows
@@ -218,7 +224,7 @@ pub fn compare(rows: &mut [Row]) {
         .map(|row| {
             let others = rows.iter().filter(|other| {
                 other.cell == row.cell
-                    && other.host == row.host
+                    && (other.host == row.host || (is_real(&row.host) && is_real(&other.host)))
                     && other.start == StartMode::Cold
                     && other.controller != row.controller
             });

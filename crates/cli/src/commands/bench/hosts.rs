@@ -5,7 +5,7 @@ use skyhaul_lab::bench::{self, Bench, Goal, Measure, OnHosts, Row};
 use skyhaul_lab::figure::Spread;
 use skyhaul_live::netns::ensure_privileged;
 use skyhaul_live::testbed::lab::{Lab, On, Run};
-use skyhaul_live::testbed::row::Row as Result1;
+use skyhaul_live::testbed::row::Row as HostRow;
 use skyhaul_live::testbed::scheme::Scheme;
 use skyhaul_live::testbed::workload::Job;
 use skyhaul_sim::scenario::Scenario;
@@ -59,7 +59,7 @@ pub fn run(bench: Bench, args: &Args) -> Result<Vec<Row>, Failure> {
     for cell in &cells {
         let scenario = Scenario::find(cell.scenario).map_err(Failure::request)?;
         let job = Job::from(scenario.workload.kind);
-        let mut results: Vec<Vec<Result1>> = vec![Vec::new(); schemes.len()];
+        let mut results: Vec<Vec<HostRow>> = vec![Vec::new(); schemes.len()];
         for repetition in 1..=args.repeats {
             let seed = args.seed.wrapping_add(u64::from(repetition) - 1);
             for (scheme, results) in schemes.iter().zip(&mut results) {
@@ -104,11 +104,11 @@ fn parts(scheme: &Scheme) -> (String, String, StartMode) {
 }
 
 /// The median of the runs of a scheme.
-fn row(cell: &OnHosts, scenario: &Scenario, goal: Goal, results: &[Result1]) -> Row {
+fn row(cell: &OnHosts, scenario: &Scenario, goal: Goal, results: &[HostRow]) -> Row {
     let rates: Vec<f64> = results.iter().map(|result| result.goodput_bit_per_s).collect();
     let goodput = Spread { mean: stats::median(&rates).unwrap_or(0.0), ..Spread::of(&rates) };
     let wrong = results.iter().filter(|result| !result.passed());
-    let reason = |result: &Result1| {
+    let reason = |result: &HostRow| {
         let reason = result.error.clone().or(result.invalid_reason.clone());
         reason.unwrap_or_else(|| "the received file differs".to_owned())
     };
@@ -139,5 +139,7 @@ mod tests {
         let of = |text: &str| parts(&text.parse().unwrap());
         assert_eq!(of("direct:bbr"), ("kernel".to_owned(), "bbr".to_owned(), StartMode::Cold));
         assert_eq!(of("skyhaul:skyhaul"), ("proxies".to_owned(), "skyhaul".to_owned(), StartMode::Cold));
+        assert_eq!(of("skyhaul:skyhaul/warm"), ("proxies".to_owned(), "skyhaul".to_owned(), StartMode::Warm));
+        assert_eq!(schemes(&[]).unwrap().len(), SCHEMES.len());
     }
 }
