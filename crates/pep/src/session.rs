@@ -69,7 +69,9 @@ pub(crate) mod code {
     pub(crate) const VERSION: u32 = 4;
 }
 
-/// Control frames overtake bulk data.
+/// Control frames overtake bulk data. Flows all have the same priority there, whatever their class: the
+/// schedule hands over little at a time, quinn-proto takes turns by the packet, and strict priorities would
+/// leave repetitions and last bytes of the less urgent waiting for ever.
 const CONTROL_PRIORITY: i32 = 1;
 
 pub(crate) struct Session {

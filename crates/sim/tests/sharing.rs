@@ -60,6 +60,9 @@ fn requests(
     pair.run(from + span);
     let uploaded = pair.outcomes()[0].delivered - before;
     pair.run(from + span + Duration::from_secs(5));
+    for dir in Dir::ALL {
+        assert_eq!(pair.down(dir), None, "{dir:?} {controller}");
+    }
     let rtt = scenario.rtt().as_secs_f64();
     let took = pair.outcomes()[uploads.len()..].iter().map(|outcome| {
         assert!(!outcome.corrupt);

@@ -376,6 +376,10 @@ impl Channel {
     /// When to call [`handle_timeout`](Self::handle_timeout) and then [`poll`](Self::poll) again.
     pub(crate) fn next_wake(&mut self) -> Option<Time> {
         let timer = self.conn.poll_timeout().map(|at| self.epoch.time(at));
+        // Reports that are due and will never leave are no reason to wake.
+        if self.conn.is_closed() {
+            return timer;
+        }
         let own = match self.blocked {
             Blocked::Nothing => [self.repair_due, self.copies.due()].into_iter().flatten().min(),
             Blocked::Pacer => {
