@@ -258,3 +258,19 @@ fn files_with_and_without() {
         );
     }
 }
+
+#[test]
+fn a_channel_that_closes_with_repair_outstanding_comes_to_rest() {
+    for after in [0, 1, 5, 9] {
+        let request = Transfer { start: Time::from_secs(3), ..Transfer::new(Dir::Forward, 300) };
+        let never = Transfer { start: Time::from_secs(1_000), ..request };
+        let mut pair = Pair::new(&geo(), plan(&geo(), true, 1), vec![request, never]).unwrap();
+        pair.run(Time::from_millis(3_000 + after));
+        let (now, peer) = (pair.now(), pair.peer(Dir::Forward).unwrap());
+        pair.tunnel(Dir::Forward).close(now, peer, "enough");
+        // It would never return, were it woken again and again at one time.
+        pair.run(Time::from_secs(30));
+        assert_eq!(pair.now(), Time::from_secs(30));
+        assert!(pair.tunnel(Dir::Forward).stats(peer).is_none(), "the connection is forgotten");
+    }
+}
