@@ -270,7 +270,7 @@ impl std::fmt::Display for Role {
 /// The port when none is given: that of QUIC experiments and of our examples.
 pub const DEFAULT_PORT: u16 = 4433;
 /// Controller when the file names none.
-pub const DEFAULT_CONTROLLER: &str = "bbr";
+pub const DEFAULT_CONTROLLER: &str = "skyhaul";
 /// A geostationary round trip with the terminal's own access time.
 pub const DEFAULT_RTT: Duration = Duration::from_millis(600);
 /// Ethernet.

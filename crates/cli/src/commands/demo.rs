@@ -124,13 +124,14 @@ fn conclusion(rows: &[Row]) -> String {
 }
 
 const SCENARIO: &str = "p1.down-270";
-const JOB: Job = Job::FtpUpload;
+const JOB: Job = Job::FtpUploadActive;
 /// Scheme, time limit, and what it is. CUBIC would take the better part of an hour.
-const CONTENDERS: [(&str, Duration, &str); 4] = [
+const CONTENDERS: [(&str, Duration, &str); 5] = [
     ("direct:cubic", Duration::from_secs(20), "the kernel's usual TCP, stopped after 20 s"),
     ("direct:bbr", Duration::from_secs(300), "the best TCP of the kernel"),
-    ("skyhaul:bbr", Duration::from_secs(300), "Skyhaul, which finds the rate of the link"),
-    ("skyhaul:rate", Duration::from_secs(300), "Skyhaul, told the rate of the link"),
+    ("skyhaul:skyhaul", Duration::from_secs(300), "Skyhaul on a link it has never seen"),
+    ("skyhaul:skyhaul/warm", Duration::from_secs(300), "Skyhaul, the second file"),
+    ("skyhaul:skyhaul/known", Duration::from_secs(300), "Skyhaul, told the rate of the link"),
 ];
 
 #[cfg(test)]

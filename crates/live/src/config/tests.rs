@@ -35,7 +35,7 @@ fn a_short_file_is_enough_and_the_rest_has_defaults() {
     assert_eq!(config.role(), Role::Terminal);
     assert_eq!(config.secret_file, Path::new("/etc/skyhaul/t.key"));
     assert_eq!(config.peers[0].key.to_string(), KEY);
-    assert_eq!(config.link.controller, "bbr");
+    assert_eq!(config.link.controller, "skyhaul");
     assert_eq!((config.link.rtt, config.link.mtu), (DEFAULT_RTT, Bytes(1500)));
     assert_eq!(config.intercept, None);
     assert_eq!(config.memory, PathMemory::default());

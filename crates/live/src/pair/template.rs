@@ -87,10 +87,10 @@ const WIRE: &str = "\
 fn link(plan: &Plan, rate: Option<Rate>, direction: &str) -> String {
     format!(
         "[link]\n\
-         # Congestion controller for what this end sends: bbr (finds the rate), rate (is told the rate, fastest),\n\
-         # or any other that `skyhaul list` shows, for comparison.\n\
+         # Congestion controller for what this end sends: skyhaul (finds the rate, remembers it, starts at send_rate\n\
+         # if that is given), rate (sends at send_rate whatever happens), or any other that `skyhaul list` shows.\n\
          controller = {}\n\
-         # IP rate of the link {direction}; the controller \"rate\" needs it.\n\
+         # IP rate of the link {direction}, if it is yours alone; the controller \"rate\" needs it.\n\
          {}\n\
          # Round trip of the link, to start from.\n\
          rtt = \"{}\"\n\
