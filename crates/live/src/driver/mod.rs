@@ -6,7 +6,7 @@ mod socket;
 mod timer;
 
 use crate::relay::{Flows, Incoming};
-use skyhaul_cc::{Duration, PathHistory, Time};
+use skyhaul_cc::{Duration, PathHistory, Rate, Time};
 use skyhaul_pep::auth::PublicKey;
 use skyhaul_pep::{ChannelStats, Config, DownReason, Epoch, Event, PeerId, SetupError, Tunnel};
 use socket::Socket;
@@ -149,6 +149,8 @@ pub struct Driver {
     last_read: Time,
     /// Do not look for datagrams before then: more will have come.
     read_again: Option<Time>,
+    /// When to log next what the channels are doing.
+    next_word: Time,
 }
 
 /// The end that connects.
@@ -167,6 +169,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 const HANDSHAKE_TIME: Duration = Duration::from_secs(20);
 /// Datagram batches read before flows get their turn.
 const READS_PER_TURN: usize = 8;
+/// Between two words in the log about what channels are doing.
+const WORD: Duration = Duration::from_millis(250);
 /// While datagrams come faster than this, they are read in bunches of this length: a wake-up for each
 /// of 12,500 packets per second costs more than all the cryptography. Half of it is the mean price in
 /// delay, 0.04 % of a satellite's round trip.
@@ -219,6 +223,7 @@ impl Driver {
             client,
             last_read: Time::ZERO,
             read_again: None,
+            next_word: Time::ZERO,
         };
         Ok((driver, handle))
     }
@@ -255,6 +260,7 @@ impl Driver {
                 shared.closed.notify_waiters();
                 return Ok(());
             }
+            self.tell();
             self.set_timer()?;
             tokio::select! {
                 ready = self.socket.ready(!writable), if self.read_again.is_none() || !writable => {
@@ -273,6 +279,36 @@ impl Driver {
             self.dispatch();
             // Flows read and write between two turns of ours.
             tokio::task::yield_now().await;
+        }
+    }
+
+    /// Logs what the channels are doing, now and then, for whoever asked for it.
+    fn tell(&mut self) {
+        let now = self.shared.now();
+        if now < self.next_word || !tracing::enabled!(tracing::Level::DEBUG) {
+            return;
+        }
+        self.next_word = now + WORD;
+        let tunnel = self.shared.tunnel.borrow();
+        for (peer, key, _) in tunnel.peers() {
+            let Some(stats) = tunnel.stats(peer) else { continue };
+            let rate = |rate: Option<Rate>| rate.map_or("-".to_owned(), |rate| rate.to_string());
+            debug!(
+                "{}: {}, window {}, in flight {}, pace {}, capacity {}, free {}, queue {:?}, round trip {:?}, \
+                 {} of {} packets lost, {:?}",
+                self.shared.name(&key),
+                stats.controller.phase,
+                stats.controller.cwnd,
+                stats.in_flight,
+                rate(stats.controller.pacing_rate),
+                rate(stats.estimates.capacity),
+                rate(stats.estimates.available),
+                stats.estimates.queue.unwrap_or_default(),
+                stats.rtt.latest,
+                stats.packets_lost,
+                stats.packets_lost + stats.packets_acked,
+                stats.path,
+            );
         }
     }
 

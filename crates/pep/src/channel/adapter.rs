@@ -10,8 +10,8 @@ use quinn_proto::congestion as quinn;
 use quinn_proto::RttEstimator as QuinnRtt;
 use skyhaul_cc::parts::{DeliveryEstimator, Episodes, PacketState, Rounds, RttEstimator};
 use skyhaul_cc::{
-    Ack, Bytes, Controller, Duration, Loss, PathHistory, Rate, Report, Sent, Share, Signal, Snapshot, Time,
-    Train,
+    Ack, Bytes, Controller, Duration, Estimates, Loss, PathHistory, Rate, Report, Sent, Share, Signal,
+    Snapshot, Time, Train,
 };
 use std::any::Any;
 use std::collections::VecDeque;
@@ -310,6 +310,10 @@ impl Host {
 
     pub(super) fn in_flight(&self) -> Bytes {
         self.in_flight
+    }
+
+    pub(super) fn estimates(&self) -> Estimates {
+        self.controller.estimates().unwrap_or_default()
     }
 
     pub(super) fn snapshot(&self) -> Snapshot {

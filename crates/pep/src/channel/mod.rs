@@ -15,7 +15,9 @@ use backlog::{Backlog, Room};
 use copies::Copies;
 use pacer::Pacer;
 use quinn_proto::{Connection, ConnectionEvent, FrameStats, Transmit, TransportConfig, VarInt};
-use skyhaul_cc::{Bytes, Controller, Duration, PathHistory, Rate, Rtt, Share, Snapshot, Time, Train};
+use skyhaul_cc::{
+    Bytes, Controller, Duration, Estimates, PathHistory, Rate, Rtt, Share, Snapshot, Time, Train,
+};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -145,6 +147,8 @@ pub struct ChannelStats {
     pub in_flight: Bytes,
     /// The controller's state.
     pub controller: Snapshot,
+    /// What the controller believes of the path.
+    pub estimates: Estimates,
     /// Packets acknowledged and declared lost.
     pub packets_acked: u64,
     /// Packets declared lost.
@@ -649,6 +653,7 @@ impl Channel {
             rtt: self.host.rtt(),
             in_flight: self.host.in_flight(),
             controller: self.host.snapshot(),
+            estimates: self.host.estimates(),
             packets_acked: self.host.acked_packets,
             packets_lost: self.host.lost_packets,
             loss_disagreements: self.host.disagreements,
