@@ -567,6 +567,12 @@ impl Tunnel {
         None
     }
 
+    /// When the next datagram of a train shall leave, if one is under way. Its spacing is what the far end's receive
+    /// times are compared with, so this moment should be met to some microseconds.
+    pub fn train_departure(&mut self) -> Option<Time> {
+        self.peers.values_mut().filter_map(|entry| entry.session.channel().train_departure()).min()
+    }
+
     /// Opens a flow to `open.destination` at the other end.
     ///
     /// # Errors

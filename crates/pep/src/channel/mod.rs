@@ -522,6 +522,11 @@ impl Channel {
         }
     }
 
+    /// When the next datagram of a train under way shall leave: to the microsecond, if that can be had.
+    pub(crate) fn train_departure(&self) -> Option<Time> {
+        self.train.filter(|_| self.blocked == Blocked::Pacer).map(|train| train.next_departure)
+    }
+
     /// Begins a train with the next datagram, if the controller wants one and there is data for it.
     fn ask_for_train(&mut self) {
         if self.has_shim()
@@ -543,7 +548,8 @@ impl Channel {
         let mut under_way = self.train.take()?;
         let pace = under_way.train.pace.unwrap_or(Rate::MAX);
         under_way.left = under_way.left.saturating_sub(1);
-        under_way.next_departure = self.last_sent + pace.time_for(bytes);
+        // From when it should have left: who comes late catches up, and the train keeps its length.
+        under_way.next_departure += pace.time_for(bytes);
         self.train = Some(under_way).filter(|under_way| under_way.left > 0);
         Some(under_way.train.number)
     }

@@ -321,6 +321,14 @@ impl Skyhaul {
         }
     }
 
+    /// The host has reports, which it did not say before. What the first answers told the plain form is forgotten: their
+    /// round trips have the far end's delay in them.
+    fn hear_of_reports(&mut self) {
+        if !std::mem::replace(&mut self.rich, true) {
+            self.plain = Plain::default();
+        }
+    }
+
     /// Whether the first flight was long enough to tell anything. A greeting or a request is not, and then
     /// the next one is a burst again.
     fn has_flown(&self) -> bool {
@@ -537,7 +545,7 @@ impl Controller for Skyhaul {
 
     fn on_report(&mut self, report: &Report) {
         self.now = report.now;
-        self.rich = true;
+        self.hear_of_reports();
         self.silent = false;
         match report.received_at {
             Some(received_at) => self.received(report, received_at),
@@ -563,6 +571,7 @@ impl Controller for Skyhaul {
     }
 
     fn poll_train(&mut self, now: Time) -> Option<Train> {
+        self.hear_of_reports();
         if self.phase == Phase::First {
             if self.started.is_some() && self.has_flown() {
                 return None;
