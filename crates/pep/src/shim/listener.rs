@@ -6,11 +6,11 @@ use skyhaul_cc::{Duration, Time};
 use std::collections::VecDeque;
 
 /// A report is due after this share of a round trip: the controller decides many times per round trip …
-const PERIOD_SHARE: u32 = 48;
+const PERIOD_SHARE: u32 = 30;
 /// … within these bounds.
-const PERIOD: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(12));
+const PERIOD: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(18));
 /// A report that is due waits for company, an acknowledgment that leaves anyway, up to so many periods.
-const PATIENCE: f64 = 2.5;
+const PATIENCE: f64 = 2.0;
 /// A receive time may be told wrong by this share of the round trip …
 const TOLERANCE_SHARE: u32 = 5_000;
 /// … within these bounds; those of trains hardly at all.
@@ -298,9 +298,9 @@ mod tests {
         let period = Listener::period(GEO);
         let later = |periods: f64| Time::ZERO + period.mul_f64(periods);
         assert!(!listener.is_due(later(0.9), GEO, true));
-        assert!(listener.is_due(later(1.0), GEO, true) && !listener.is_due(later(2.4), GEO, false));
-        assert!(listener.is_due(later(2.5), GEO, false));
-        assert_eq!(listener.due_at(GEO), Some(later(2.5)));
+        assert!(listener.is_due(later(1.0), GEO, true) && !listener.is_due(later(1.9), GEO, false));
+        assert!(listener.is_due(later(2.0), GEO, false));
+        assert_eq!(listener.due_at(GEO), Some(later(2.0)));
     }
 
     #[test]

@@ -63,6 +63,8 @@ const FIRST_UNCHECKED: f64 = 0.5;
 const CHECKED_PACKETS: f64 = 24.0;
 /// Packets that make a first estimate.
 const FIRST_PACKETS: f64 = 8.0;
+/// The window counts as used if so much of it was in flight.
+const USED: f64 = 0.9;
 /// A flight leaves within so many seconds.
 const FLIGHT: f64 = 0.005;
 /// An available rate is taken at this share: the rest is found by the queue.
@@ -143,6 +145,8 @@ pub struct Skyhaul {
     plain: Plain,
     silent: bool,
     app_limited: bool,
+    /// Most in flight since the round before began, in packets.
+    most_in_flight: f64,
     /// Window and rate at the ends of the last two rounds.
     before: [(f64, f64); 2],
     /// A pace to keep, and packets until the new round trip is known.
@@ -187,6 +191,7 @@ impl Skyhaul {
             plain: Plain::default(),
             silent: false,
             app_limited: false,
+            most_in_flight: 0.0,
             before: [(0.0, 0.0); 2],
             keep: None,
             odd_rounds: 0,
@@ -536,6 +541,7 @@ impl Controller for Skyhaul {
     fn on_sent(&mut self, sent: &Sent) {
         self.now = sent.now;
         self.started.get_or_insert(sent.now);
+        self.most_in_flight = self.most_in_flight.max(sent.in_flight.as_f64() / self.mss.as_f64().max(1.0));
         if self.phase == Phase::First && between(self.flight.0, sent.now) < FLIGHT {
             self.flight.1 += 1.0;
         }
@@ -559,7 +565,9 @@ impl Controller for Skyhaul {
             self.hear_sample(sample, report.now);
         }
         if self.round.ends_with(report.sent_at) {
-            if let Some(finding) = self.round.end(report.now) {
+            if let Some(mut finding) = self.round.end(report.now) {
+                // A host too busy to keep the pace says nothing about the link either (RFC 7661 §4.3).
+                finding.app_limited |= std::mem::take(&mut self.most_in_flight) < USED * self.effective();
                 if self.phase == Phase::First && self.has_flown() && report.sent_at > self.flight.0 {
                     // No train told anything: grow without.
                     self.phase = Phase::Cruise;
