@@ -60,7 +60,7 @@ const FIRST_CHECKED: f64 = 0.8;
 /// … and at this one otherwise: that halves the harm of an estimate twice too high.
 const FIRST_UNCHECKED: f64 = 0.5;
 /// Packets that make halves worth comparing.
-const CHECKED_PACKETS: f64 = 24.0;
+const CHECKED_PACKETS: f64 = 20.0;
 /// Packets that make a first estimate.
 const FIRST_PACKETS: f64 = 8.0;
 /// The window counts as used if so much of it was in flight.
@@ -370,9 +370,21 @@ impl Skyhaul {
         }
         match sample {
             Sample::Burst { packets, rate, agrees, changed, .. } => {
-                if self.phase == Phase::First {
+                let first = self.phase == Phase::First;
+                // Data came bit by bit, so the first flight left in pieces: a later one may say more.
+                let better = matches!(self.phase, Phase::Validate { .. })
+                    && (self.available.is_none() && !self.cruise.is_full())
+                    && (packets >= CHECKED_PACKETS && agrees);
+                if first && packets < FIRST_PACKETS {
+                    // A request: the flight that counts is still to come.
+                } else if first || better {
+                    let before = self.window.segments();
                     self.set_first(packets, rate, agrees, round_trip);
-                    self.await_train(now);
+                    if first {
+                        self.await_train(now);
+                    } else {
+                        self.window.set(before.max(self.window.segments()));
+                    }
                 } else if let Some(factor) = changed {
                     self.rescale(factor, rate, now);
                 }
@@ -581,7 +593,7 @@ impl Controller for Skyhaul {
     fn poll_train(&mut self, now: Time) -> Option<Train> {
         self.hear_of_reports();
         if self.phase == Phase::First {
-            if self.started.is_some() && self.has_flown() {
+            if self.started.is_some() && self.flight.1 >= CHECKED_PACKETS {
                 return None;
             }
             self.flight = (now, 0.0);
