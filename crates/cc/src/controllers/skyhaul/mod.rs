@@ -593,7 +593,8 @@ impl Controller for Skyhaul {
     fn poll_train(&mut self, now: Time) -> Option<Train> {
         self.hear_of_reports();
         if self.phase == Phase::First {
-            if self.started.is_some() && self.flight.1 >= CHECKED_PACKETS {
+            if self.started.is_some() && self.flight.1 >= CHECKED_PACKETS.min(self.window.segments().floor())
+            {
                 return None;
             }
             self.flight = (now, 0.0);
