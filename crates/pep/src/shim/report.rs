@@ -27,7 +27,7 @@ pub struct Run {
     /// How many arrived, at least one.
     pub packets: u64,
     /// The first of them came so many microseconds after the last of the run before; for the first run,
-    /// after [`Report::at`].
+    /// after [`Report::at_us`].
     pub after_us: i64,
     /// The last of them came so many microseconds after the first.
     pub span_us: u64,
