@@ -38,8 +38,16 @@ const STALE: Duration = Duration::from_secs(1);
 
 /// Room for what comes beside a datagram.
 fn messages() -> Vec<u8> {
-    // The larger of each kind: receive time, destination, traffic class, size of coalesced datagrams.
-    nix::cmsg_space!(libc::timespec, libc::in6_pktinfo, libc::c_int, libc::c_int)
+    // Receive time, destination, traffic class, size of coalesced datagrams; a socket of both families may show the
+    // destination and the class of an IPv4 datagram twice.
+    nix::cmsg_space!(
+        libc::timespec,
+        libc::in6_pktinfo,
+        libc::in_pktinfo,
+        libc::c_int,
+        libc::c_int,
+        libc::c_int
+    )
 }
 
 /// What came beside a datagram.
@@ -171,7 +179,8 @@ impl Socket {
             for message in received {
                 count += 1;
                 let Some(from) = message.address.as_ref().and_then(icmp::address_of) else { continue };
-                let beside = Beside::of(message.cmsgs()?);
+                // One that cannot be read must not lose those after it.
+                let beside = message.cmsgs().map(Beside::of).unwrap_or_default();
                 let age = beside.stamp.and_then(|stamp| clock.duration_since(stamp).ok());
                 for bytes in message.iovs() {
                     // One exact allocation per datagram: a slice of a large shared buffer would keep all of
