@@ -13,12 +13,14 @@ pub mod limits;
 pub mod memory;
 mod reassembly;
 pub mod repair;
+pub mod rollback;
 mod session;
 pub mod shim;
 mod tunnel;
 
 pub use channel::{ChannelStats, Epoch, Tuning};
 pub use quinn_proto::EcnCodepoint;
+pub use rollback::{Carriage, Standing, Trouble};
 pub use session::Read;
 pub use tunnel::{
     Batch, Config, ControllerFactory, DownReason, Event, FlowId, PeerId, SetupError, Tunnel, Way,

@@ -10,6 +10,7 @@ use crate::auth::tls::{self, RefusedKeys, SERVER_NAME};
 use crate::auth::{PublicKey, SecretKey};
 use crate::channel::{datagram_size, prepare, Arrival, Channel, ChannelStats, Epoch, Prepared, Tuning};
 use crate::frame::{Open, Refusal};
+use crate::rollback::Standing;
 use crate::session::{code, Memory, Read, Session, SessionEvent, StreamNumber};
 use crate::shim::{Header, Kind, HEADER};
 use bytes::{Buf, Bytes as Data, BytesMut};
@@ -648,6 +649,11 @@ impl Tunnel {
             .filter(|(_, entry)| entry.up)
             .filter_map(|(&id, entry)| Some((id, entry.key?, entry.remote)))
             .collect()
+    }
+
+    /// How a channel fares, while it is up.
+    pub fn standing(&self, peer: PeerId) -> Option<Standing> {
+        self.peers.get(&peer).filter(|entry| entry.up).map(|_| Standing::Up)
     }
 
     /// Figures of a channel, while it exists.

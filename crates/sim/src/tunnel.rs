@@ -382,7 +382,7 @@ impl Pair {
                 self.start_due();
             }
             Event::Down { reason, .. } => end.down = Some(reason.to_string()),
-            Event::KeyRefused { .. } => {}
+            Event::KeyRefused { .. } | Event::Standing { .. } => {}
             Event::Opened { flow, open } => {
                 assert!(end.up.is_some(), "a flow was heard of before its channel");
                 let Target::Address(destination) = open.destination else {

@@ -8,7 +8,7 @@ mod timer;
 use crate::relay::{Flows, Incoming};
 use skyhaul_cc::{Duration, PathHistory, Rate, Time};
 use skyhaul_pep::auth::PublicKey;
-use skyhaul_pep::{ChannelStats, Config, DownReason, Epoch, Event, PeerId, SetupError, Tunnel};
+use skyhaul_pep::{ChannelStats, Config, DownReason, Epoch, Event, PeerId, SetupError, Standing, Tunnel};
 use socket::Socket;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -106,6 +106,11 @@ impl TunnelHandle {
             }
             changed.await;
         }
+    }
+
+    /// How a channel fares, while it is up.
+    pub fn standing(&self, peer: PeerId) -> Option<Standing> {
+        self.0.tunnel.borrow().standing(peer)
     }
 
     /// Figures of a channel, while it exists.
@@ -432,6 +437,15 @@ impl Driver {
                     shared.peers_changed.notify_waiters();
                 }
                 Event::Down { peer, remote, reason } => self.down(peer, remote, &reason),
+                Event::Standing { peer, standing, why } => {
+                    let key = shared.tunnel.borrow().peers().into_iter().find(|(id, ..)| *id == peer);
+                    let name = key.map_or_else(String::new, |(_, key, _)| shared.name(&key));
+                    match standing {
+                        Standing::Up => info!("channel to {name} is {standing}: {why}"),
+                        _ => warn!("channel to {name} is {standing}: {why}"),
+                    }
+                    shared.peers_changed.notify_waiters();
+                }
                 Event::KeyRefused { offered } => {
                     warn!("refused a peer with unknown key {offered}");
                 }

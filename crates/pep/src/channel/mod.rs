@@ -8,6 +8,7 @@ mod pacer;
 
 use crate::frame::feature;
 use crate::repair::RepairStats;
+use crate::rollback;
 use crate::session::Wanted;
 use crate::shim::{Book, Header, Kind, Listener, PathStats, Report, HEADER};
 use adapter::{Gate, GateFactory, Heard, Host};
@@ -65,6 +66,8 @@ pub struct Tuning {
     pub shim: bool,
     /// Repair by code what is lost of the ends of bursts, if the other end understands it.
     pub repair: bool,
+    /// When to leave UDP and when to return to it.
+    pub rollback: rollback::Settings,
 }
 
 impl Default for Tuning {
@@ -76,10 +79,11 @@ impl Default for Tuning {
             ack_every: 40,
             ack_delay: Duration::from_millis(25),
             keep_alive: Duration::from_secs(2),
-            give_up: Duration::from_secs(600),
+            give_up: Duration::from_secs(900),
             flows: 4096,
             shim: true,
             repair: true,
+            rollback: rollback::Settings::default(),
         }
     }
 }

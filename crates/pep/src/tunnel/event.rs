@@ -2,6 +2,7 @@
 
 use crate::auth::PublicKey;
 use crate::frame::{Open, Refusal};
+use crate::rollback::{Standing, Trouble};
 use crate::session::StreamNumber;
 use std::fmt;
 use std::net::SocketAddr;
@@ -78,6 +79,15 @@ pub enum Event {
         remote: SocketAddr,
         /// Why.
         reason: DownReason,
+    },
+    /// A channel that is up fares better or worse than before.
+    Standing {
+        /// Its name.
+        peer: PeerId,
+        /// How it fares now.
+        standing: Standing,
+        /// Why that has changed.
+        why: Trouble,
     },
     /// Somebody offered a key we do not know.
     KeyRefused {
