@@ -12,10 +12,12 @@ use skyhaul_pep::auth::PublicKey;
 pub use address::{BadAddress, HostPort, Ports, Prefix};
 pub use priority::{Dscp, Priorities, Priority};
 pub use reader::ConfigError;
+pub use rollback::{Destination, Destinations, Place, Preference, Rollback};
 
 mod address;
 mod priority;
 mod reader;
+mod rollback;
 mod sections;
 
 /// Everything an end is told.
@@ -41,6 +43,10 @@ pub struct Config {
     pub forward: Vec<Forward>,
     /// `[[priority]]`: classes of connections that are taken in here, in the order of the file.
     pub priorities: Priorities,
+    /// `[rollback]`: what happens while the channel is no good.
+    pub rollback: Rollback,
+    /// `[[destination]]`: who may, must or must not use the channel, in the order of the file.
+    pub destinations: Destinations,
     /// `[egress]`: what the other end may reach through this one.
     pub egress: Egress,
     /// `[limits]`

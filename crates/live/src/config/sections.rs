@@ -8,10 +8,12 @@ use skyhaul_cc::units::{parse_duration, Bytes};
 use skyhaul_pep::frame::Class;
 
 use super::reader::{ConfigError, Entry, File, Place, Section};
+use super::rollback::{destination, rollback};
 use super::{
-    Channel, Config, Door, Dscp, Egress, Forward, HostPort, Intercept, Limits, Link, PathMemory, Peer, Ports,
-    Prefix, Priorities, Priority, Role, Wire, DEFAULT_CONNECT_TIMEOUT, DEFAULT_CONTROLLER, DEFAULT_DENY,
-    DEFAULT_FLOWS, DEFAULT_MEMORY, DEFAULT_MTU, DEFAULT_ROUTE_MARK, DEFAULT_RTT,
+    Channel, Config, Destinations, Door, Dscp, Egress, Forward, HostPort, Intercept, Limits, Link,
+    PathMemory, Peer, Ports, Prefix, Priorities, Priority, Role, Wire, DEFAULT_CONNECT_TIMEOUT,
+    DEFAULT_CONTROLLER, DEFAULT_DENY, DEFAULT_FLOWS, DEFAULT_MEMORY, DEFAULT_MTU, DEFAULT_ROUTE_MARK,
+    DEFAULT_RTT,
 };
 
 /// The whole file.
@@ -41,6 +43,8 @@ pub fn config(file: &File<'_>, path: &Path, role: Role) -> Result<Config, Config
     let http_connect = doors.read_all(&mut top, "http_connect")?;
     let forward = top.sections("forward")?.into_iter().map(|s| doors.forward(s)).collect::<Result<_, _>>()?;
     let rules = top.sections("priority")?.into_iter().map(|s| priority(file, s)).collect::<Result<_, _>>()?;
+    let rollback = rollback(top.section("rollback")?)?;
+    let destinations = top.sections("destination")?.into_iter().map(destination).collect::<Result<_, _>>()?;
     let egress = egress(top.section("egress")?)?;
     let limits = limits(top.section("limits")?)?;
     let memory = memory(top.section("memory")?, folder)?;
@@ -56,6 +60,8 @@ pub fn config(file: &File<'_>, path: &Path, role: Role) -> Result<Config, Config
         http_connect,
         forward,
         priorities: Priorities(rules),
+        rollback,
+        destinations: Destinations(destinations),
         egress,
         limits,
         memory,
@@ -282,11 +288,11 @@ fn prefixes(entry: Entry<'_, '_>) -> Result<Vec<Prefix>, ConfigError> {
     entry.list(|item| item.text(PREFIX, |text| text.parse().ok()))
 }
 
-fn ports(entry: Entry<'_, '_>) -> Result<Vec<Ports>, ConfigError> {
+pub(super) fn ports(entry: Entry<'_, '_>) -> Result<Vec<Ports>, ConfigError> {
     entry.list(|item| item.text_or_number(PORTS, |text| text.parse().ok()))
 }
 
-fn time(entry: Entry<'_, '_>) -> Result<skyhaul_cc::Duration, ConfigError> {
+pub(super) fn time(entry: Entry<'_, '_>) -> Result<skyhaul_cc::Duration, ConfigError> {
     entry.text(TIME, |text| parse_duration(text).ok().filter(|time| !time.is_zero()))
 }
 

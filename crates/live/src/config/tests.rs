@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use skyhaul_cc::units::{Bytes, Duration, Rate};
 
 use super::*;
-use skyhaul_pep::frame::Class;
+use skyhaul_pep::frame::{Class, Target};
 
 const KEY: &str = "skyhaul-ed25519:Gb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=";
 const OTHER_KEY: &str = "skyhaul-ed25519:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
@@ -123,6 +123,59 @@ fn the_first_priority_that_fits_counts_and_then_the_mark() {
 }
 
 #[test]
+fn roll_back_is_on_unless_the_file_says_otherwise() {
+    let config = terminal("").unwrap();
+    let (detect, hold) = (Duration::from_secs(3), Duration::from_secs(10));
+    let expected = Rollback { enabled: true, detect, hold, carriage: true, congestion: None };
+    assert_eq!(config.rollback, expected);
+    assert_eq!(config.destinations, Destinations::default());
+    let config = terminal(
+        "[rollback]\nenabled = false\ndetect = \"500 ms\"\nhold = \"1 s\"\ncarriage = false\ncongestion = \"bbr\"\n",
+    );
+    let (detect, hold) = (Duration::from_millis(500), Duration::from_secs(1));
+    let congestion = Some("bbr".to_owned());
+    let expected = Rollback { enabled: false, detect, hold, carriage: false, congestion };
+    assert_eq!(config.unwrap().rollback, expected);
+}
+
+#[test]
+fn the_first_destination_that_fits_says_whether_the_channel_is_used() {
+    let config = terminal(
+        "[[destination]]\nto = [\"10.9.0.0/16\", \"Example.NET\"]\nports = [80]\nchannel = \"require\"\n\
+         [[destination]]\nto = [\"10.9.0.0/16\", \"fd09::/16\"]\nchannel = \"never\"\n\
+         [[destination]]\nports = [\"25-26\"]\nchannel = \"never\"\n",
+    )
+    .unwrap();
+    let to = |text: &str| match text.parse() {
+        Ok(address) => Target::Address(address),
+        Err(_) => {
+            let (host, port) = text.split_once(':').unwrap();
+            Target::Name { host: host.to_owned(), port: port.parse().unwrap() }
+        }
+    };
+    for (target, expected) in [
+        ("10.9.1.1:80", Preference::Require),
+        ("10.9.1.1:81", Preference::Never),
+        ("[::ffff:10.9.1.1]:81", Preference::Never),
+        ("[fd09::1]:81", Preference::Never),
+        ("10.8.1.1:80", Preference::Prefer),
+        ("10.8.1.1:26", Preference::Never),
+        ("example.net:80", Preference::Require),
+        ("WWW.Example.net.:80", Preference::Require),
+        ("example.net:81", Preference::Prefer),
+        ("notexample.net:80", Preference::Prefer),
+        ("example.net.org:80", Preference::Prefer),
+        ("mail.example.org:25", Preference::Never),
+    ] {
+        assert_eq!(config.destinations.preference(&to(target)), expected, "{target}");
+    }
+    let blocks: Vec<_> = config.destinations.0.iter().map(|one| one.blocks().unwrap().len()).collect();
+    assert_eq!(blocks, [1, 2, 0]);
+    let named = terminal("[[destination]]\nto = [\"example.net\"]\nchannel = \"never\"\n").unwrap();
+    assert_eq!(named.destinations.0[0].blocks(), None, "an intercepted connection has no name");
+}
+
+#[test]
 fn this_host_and_its_link_are_out_of_reach_by_default() {
     let egress = terminal("").unwrap().egress;
     for denied in
@@ -227,6 +280,39 @@ fn mistakes_name_file_line_key_found_and_expected() {
         (
             "[limits]\nconnect_timeout = \"0 s\"",
             "line 7: limits.connect_timeout: found \"0 s\", expected a time",
+        ),
+        (
+            "[rollback]\ndetect = \"1 ms\"",
+            "line 7: rollback.detect: found \"1 ms\", expected a time from 200 ms",
+        ),
+        ("[rollback]\nhold = 10", "line 7: rollback.hold: found 10, expected a time from 200 ms to 600 s"),
+        (
+            "[rollback]\ncarriage = \"tcp\"",
+            "line 7: rollback.carriage: found \"tcp\", expected true or false",
+        ),
+        (
+            "[rollback]\ncongestion = \"b b r\"",
+            "line 7: rollback.congestion: found \"b b r\", expected a congestion control of",
+        ),
+        (
+            "[[destination]]",
+            "line 6: destination.channel: found nothing, expected \"prefer\", \"require\" or",
+        ),
+        (
+            "[[destination]]\nchannel = \"always\"",
+            "line 7: destination.channel: found \"always\", expected \"prefer\"",
+        ),
+        (
+            "[[destination]]\nchannel = \"never\"\nto = []",
+            "line 8: destination.to: found a list, expected a list of blocks",
+        ),
+        (
+            "[[destination]]\nchannel = \"never\"\nto = [\"10.0.0.1/8\"]",
+            "line 8: destination.to: found \"10.0.0.1/8\", expected a list of blocks of addresses and names",
+        ),
+        (
+            "[[destination]]\nchannel = \"never\"\nto = [\"10.0.0.300\"]",
+            "line 8: destination.to: found \"10.0.0.300\", expected a list of blocks",
         ),
         ("[limits\n", "line 6: found `[limits` ("),
     ] {

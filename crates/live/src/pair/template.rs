@@ -166,6 +166,26 @@ fn rest(plan: &Plan, role: Role) -> String {
          #class = \"background\"\n\
          #dscp = [\"cs1\", \"le\", 2]\n\
          \n\
+         # What happens while the channel is no good: new connections that prefer it take plain TCP, running ones go on\n\
+         # by TCP to the {other}, and both return when UDP has worked for a while.\n\
+         [rollback]\n\
+         #enabled = true\n\
+         # Silence after which the channel counts as broken; four round trips if those are longer.\n\
+         #detect = \"3 s\"\n\
+         # How long UDP must work again before it is used again.\n\
+         #hold = \"10 s\"\n\
+         # Carry the channel by TCP while UDP does not get through.\n\
+         #carriage = true\n\
+         # Congestion control of plain TCP connections made here; by default the kernel's.\n\
+         #congestion = \"bbr\"\n\
+         \n\
+         # Who uses the channel: \"prefer\" (while it works), \"require\" (or nothing) or \"never\" (plain TCP). The first\n\
+         # [[destination]] that fits counts; without one it is preferred. May be repeated.\n\
+         #[[destination]]\n\
+         #to = [\"192.0.2.0/24\", \"2001:db8::/32\", \"example.net\"]\n\
+         #ports = [25, \"6000-6063\"]\n\
+         #channel = \"never\"\n\
+         \n\
          # What the {other} may reach through this end. A denied block counts more than an allowed one.\n\
          [egress]\n\
          #allow = [\"0.0.0.0/0\", \"::/0\"]\n\
