@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/* From a socket to the events of law.h. For adapters; include after view.h and law.h. */
+#ifndef SKY_SKY_H
+#define SKY_SKY_H
+
+#include "view.h"
+#include "law.h"
+
+/* What every adapter keeps in front of its law's state; both together have 104 bytes. */
+struct sky_base {
+	__u32 delivered;     /* tp->delivered and tp->lost at the last event */
+	__u32 lost;
+	__u32 round_end;     /* tp->delivered when the round began */
+	__u32 rtt_us;        /* newest sample; 0: none */
+	__u32 cut_cwnd;      /* window before the last cut, with its fraction */
+	__u16 cut_frac;
+	__u8 cut_pending;    /* 1: the kernel has not yet said what the cut was for */
+	__u8 told;           /* time of the last event for people, in 64 ms */
+};
+
+/* Bytes of state that are left for a law. */
+#define SKY_STATE_MOST (13 * 8 - sizeof(struct sky_base))
+
+FIX_INLINE struct tcp_sock *sky_tcp(struct sock *sk)
+{
+	return (struct tcp_sock *)sk;
+}
+
+FIX_INLINE void *sky_private(struct sock *sk)
+{
+	return ((struct inet_connection_sock *)sk)->icsk_ca_priv;
+}
+
+/* Lets the kernel pace, without the fq queueing discipline. Where fq is in charge it stays so. */
+FIX_INLINE void sky_pace(struct sock *sk)
+{
+	if (sk->sk_pacing_status == SK_PACING_NONE)
+		sk->sk_pacing_status = SK_PACING_NEEDED;
+}
+
+/* tcp_packets_in_flight() */
+FIX_INLINE __u32 sky_in_flight(const struct tcp_sock *tp)
+{
+	return tp->packets_out - tp->sacked_out - tp->lost_out + tp->retrans_out;
+}
+
+/* tcp_is_cwnd_limited(): whether the window, not the application, is the limit. */
+FIX_INLINE __u32 sky_limited(const struct tcp_sock *tp)
+{
+	if (BPF_CORE_READ_BITFIELD(tp, is_cwnd_limited))
+		return 1;
+	return tp->snd_cwnd < tp->snd_ssthresh && tp->snd_cwnd < 2 * tp->max_packets_out;
+}
+
+FIX_INLINE __u32 sky_min_rtt_us(const struct tcp_sock *tp)
+{
+	__u32 least = tp->rtt_min.s[0].v;
+
+	return least == ~0U ? 0 : least;
+}
+
+FIX_INLINE __u32 sky_srtt_us(const struct tcp_sock *tp)
+{
+	return tp->srtt_us >> 3;
+}
+
+/* The peer's address; IPv4 as ::ffff:a.b.c.d whatever family the socket is of. */
+FIX_INLINE void sky_peer(const struct sock *sk, __u32 address[4])
+{
+	if (sk->__sk_common.skc_family == AF_INET6) {
+		address[0] = sk->__sk_common.skc_v6_daddr.in6_u.u6_addr32[0];
+		address[1] = sk->__sk_common.skc_v6_daddr.in6_u.u6_addr32[1];
+		address[2] = sk->__sk_common.skc_v6_daddr.in6_u.u6_addr32[2];
+		address[3] = sk->__sk_common.skc_v6_daddr.in6_u.u6_addr32[3];
+	} else {
+		address[0] = 0;
+		address[1] = 0;
+		address[2] = 0xffff0000;
+		address[3] = sk->__sk_common.skc_daddr;
+	}
+}
+
+FIX_INLINE void sky_setup(const struct tcp_sock *tp, struct law_setup *setup)
+{
+	setup->cwnd = tp->snd_cwnd;
+	setup->ssthresh = tp->snd_ssthresh;
+	setup->mss = tp->mss_cache;
+	setup->reference_us = tun.reference_us;
+	setup->step_q8 = tun.step_q8;
+}
+
+/* The state of the socket, but for what only the hook knows: acked, lost, round_start and flight_sent are zero. */
+FIX_INLINE void sky_fill(const struct tcp_sock *tp, const struct sky_base *base, struct law_ack *ack)
+{
+	__u32 mss = tp->mss_cache;
+
+	ack->now_us = tp->tcp_mstamp;
+	ack->acked = 0;
+	ack->lost = 0;
+	ack->rtt_us = base->rtt_us;
+	ack->min_rtt_us = sky_min_rtt_us(tp);
+	ack->srtt_us = sky_srtt_us(tp);
+	ack->flight = sky_in_flight(tp);
+	ack->flight_sent = 0;
+	ack->rwnd = (__u32)fix_div(tp->snd_wnd, mss);
+	ack->mss = mss;
+	ack->round_start = 0;
+	ack->limited = sky_limited(tp);
+	ack->cwnd = tp->snd_cwnd;
+	ack->ssthresh = tp->snd_ssthresh;
+}
+
+/*
+ * The event of pkts_acked. The kernel's in_flight counts what was delivered since the newest acknowledged segment
+ * left, so it also says how much had been delivered when it left: the round has ended if that was all of the last
+ * round. A round counted so does not wait for holes to be filled, as one counted in sequence numbers would.
+ */
+FIX_INLINE void sky_sample(const struct tcp_sock *tp, struct sky_base *base, const struct ack_sample *sample,
+			   struct law_ack *ack)
+{
+	__u32 delivered = tp->delivered, lost = tp->lost, sent = 0;
+	__s32 rtt_us = sample->rtt_us;
+
+	if (rtt_us > 0) {
+		base->rtt_us = rtt_us;
+		sent = (__u32)fix_div(sample->in_flight, tp->mss_cache);
+	}
+	sky_fill(tp, base, ack);
+	ack->rtt_us = rtt_us > 0 ? rtt_us : 0;
+	ack->acked = delivered - base->delivered;
+	ack->lost = lost - base->lost;
+	ack->flight += ack->acked;
+	ack->flight_sent = sent;
+	/* Without a sample of the round trip in_flight means nothing. */
+	if (rtt_us > 0 && !fix_after(base->round_end, delivered - sent)) {
+		ack->round_start = 1;
+		base->round_end = delivered;
+	}
+	base->delivered = delivered;
+	base->lost = lost;
+}
+
+FIX_INLINE void sky_loss(const struct tcp_sock *tp, struct sky_base *base, __u32 signal, struct law_loss *loss)
+{
+	loss->now_us = tp->tcp_mstamp;
+	loss->signal = signal;
+	loss->lost = tp->lost - base->lost;
+	loss->rtt_us = base->rtt_us;
+	loss->min_rtt_us = sky_min_rtt_us(tp);
+	loss->flight = sky_in_flight(tp);
+	loss->cwnd = tp->snd_cwnd;
+	loss->ssthresh = tp->snd_ssthresh;
+	base->lost = tp->lost;
+}
+
+#endif
