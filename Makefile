@@ -20,7 +20,7 @@ test: setup-lint ## Check format, lints and house rules, run every test; the las
 	@cargo run --quiet --release --locked --package xtask -- ci
 
 build: setup ## Build target/release/skyhaul
-	cargo build --release --locked
+	cargo build --release --locked --features bpf
 
 fmt: ## Format the sources
 	cargo fmt

@@ -14,6 +14,9 @@ use crate::tidy;
 /// fail, and a new Rust never turns an unchanged tree red. Raise it when the tree is clean under the next one.
 const JUDGE: &str = "1.95";
 
+/// What the product has: kernel controllers. `make build` takes the same, so that nothing is compiled twice.
+const FEATURES: [&str; 2] = ["--features", "bpf"];
+
 /// How long to wait for more output once the tests have ended: a program they left behind may hold the pipe.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -47,13 +50,16 @@ pub fn run(root: &Path, extent: Extent) -> Result<bool, String> {
     step("format", &mut || cargo(root, &["fmt", "--check"], &[]))?;
     step("house rules", &mut || tidy::run(root))?;
     let mut clippy = vec!["clippy", "--release", "--workspace", "--all-targets", "--locked"];
+    clippy.extend(FEATURES);
     if strict {
         clippy.extend(["--", "-D", "warnings"]);
     }
     step("clippy", &mut || cargo(root, &clippy, &[]))?;
     // Private items are documented too, so a public one may point to them.
     let doc_flags = if strict { "-D warnings -A rustdoc::private-intra-doc-links" } else { "" };
-    let doc = ["doc", "--release", "--workspace", "--no-deps", "--document-private-items", "--locked"];
+    let mut doc =
+        vec!["doc", "--release", "--workspace", "--no-deps", "--document-private-items", "--locked"];
+    doc.extend(FEATURES);
     step("documentation", &mut || cargo(root, &doc, &[("RUSTDOCFLAGS", doc_flags)]))?;
 
     let mut tally = Tally::default();
@@ -108,6 +114,7 @@ fn tests(root: &Path) -> Result<(ExitStatus, Tally), String> {
     let (reader, writer) = io::pipe().map_err(cannot)?;
     let mut command = Command::new(cargo_program());
     command.args(["test", "--release", "--workspace", "--locked", "--no-fail-fast"]);
+    command.args(FEATURES);
     // Everything is built as the user we are; only the finished test programs become root.
     command.args([
         "--config",

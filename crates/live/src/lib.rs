@@ -7,6 +7,7 @@ pub mod emulate;
 pub mod end;
 pub mod ingress;
 pub mod intercept;
+pub mod kernel;
 pub mod keys;
 pub mod memory;
 pub mod netns;
