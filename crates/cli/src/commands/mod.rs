@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod demo;
 mod end;
+pub mod faults;
 pub mod gateway;
 pub mod link;
 pub mod list;

@@ -1,6 +1,7 @@
 //! One direction of the link in real time: a thread that reads packets at one end, asks the link model for
 //! their fate, keeps the survivors until their time and writes them at the other end.
 
+use super::disturb::{Disturbance, Disturber, Passage};
 use super::lateness::Histogram;
 use super::report::DirectionReport;
 use super::store::Store;
@@ -26,6 +27,7 @@ pub struct Direction {
 
 enum Order {
     Restart(Sender<()>),
+    Disturb(Disturbance, Sender<()>),
     Report(Sender<DirectionReport>),
 }
 
@@ -43,6 +45,11 @@ impl Direction {
     /// Puts the link back to its first moment and all counters to zero. Packets under way arrive as planned.
     pub fn restart(&self) {
         let _ = self.ask(Order::Restart);
+    }
+
+    /// From now on the packets that come suffer this and nothing else.
+    pub fn disturb(&self, what: Disturbance) {
+        let _ = self.ask(|answer| Order::Disturb(what, answer));
     }
 
     /// What happened since the start; none if the thread has died.
@@ -94,6 +101,7 @@ struct Worker {
     /// A copy of the link before its first packet, for a restart.
     fresh: Link,
     link: Link,
+    disturber: Option<Disturber>,
     /// The store's time 0.
     epoch: Instant,
     /// The link's time 0, after the epoch.
@@ -122,6 +130,7 @@ impl Worker {
             exit,
             fresh: link.clone(),
             link,
+            disturber: None,
             epoch: Instant::now(),
             started: Duration::ZERO,
             store: Store::new(),
@@ -184,6 +193,11 @@ impl Worker {
                     self.restart();
                     let _ = answer.send(());
                 }
+                Order::Disturb(what, answer) => {
+                    self.disturber =
+                        (what != Disturbance::NONE).then(|| Disturber::new(what, self.epoch.elapsed()));
+                    let _ = answer.send(());
+                }
                 Order::Report(answer) => {
                     let _ = answer.send(self.report());
                 }
@@ -233,15 +247,26 @@ impl Worker {
 
     /// One packet at the entry of the link.
     fn offer(&mut self, size: usize) {
+        let Some(passage) = self.disturbed(size) else { return };
         let now = self.epoch.elapsed() - self.started;
         let Fate::Delivered { at } =
             self.link.offer(Time::from_nanos(now.as_nanos() as u64), Bytes(size as u64))
         else {
             return;
         };
-        let due = (at.since_start() + self.started).as_nanos() as u64;
-        if !self.store.keep(due, &self.buffer[..size]) {
-            self.no_room += 1;
+        let due = (at.since_start() + self.started + passage.later).as_nanos() as u64;
+        for _ in 0..=u8::from(passage.twice) {
+            if !self.store.keep(due, &self.buffer[..size]) {
+                self.no_room += 1;
+            }
+        }
+    }
+
+    /// What the disturbance, if there is one, does to the packet in the buffer; none if it takes it away.
+    fn disturbed(&mut self, size: usize) -> Option<Passage> {
+        match &mut self.disturber {
+            None => Some(Passage::default()),
+            Some(disturber) => disturber.meet(self.epoch.elapsed(), &mut self.buffer[..size]),
         }
     }
 

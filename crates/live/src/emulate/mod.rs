@@ -4,12 +4,14 @@
 //! packet, so all the emulator does is wait, and it measures how well it waits: see [`Report::invalid`].
 
 mod direction;
+mod disturb;
 mod hosts;
 mod lateness;
 mod report;
 mod store;
 mod tun;
 
+pub use disturb::Disturbance;
 pub use hosts::{Hosts, CLIENT, GATEWAY, SERVER, TERMINAL};
 pub use lateness::Lateness;
 pub use report::{DirectionReport, Report};
@@ -60,6 +62,15 @@ impl Emulator {
         self.forward.restart();
         self.back.restart();
         *self.processors.lock().unwrap_or_else(PoisonError::into_inner) = ProcessorTime::now();
+    }
+
+    /// From now on the packets of a direction suffer this beside what the scenario says, until told otherwise. Those
+    /// under way arrive as planned.
+    pub fn disturb(&self, dir: Dir, what: Disturbance) {
+        match dir {
+            Dir::Forward => self.forward.disturb(what),
+            Dir::Back => self.back.disturb(what),
+        }
     }
 
     /// What happened since the start or the last restart of the clock.

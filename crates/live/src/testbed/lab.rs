@@ -217,7 +217,7 @@ enum Done {
 }
 
 /// One file by FTP or HTTP: what happened, and where it was received.
-fn transfer(
+pub(super) fn transfer(
     job: Job,
     ends: &Ends<'_>,
     shop: &Shop,

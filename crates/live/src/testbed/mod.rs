@@ -1,5 +1,6 @@
 //! The lab on hosts: real client and server programs, the kernel's network stack, an emulated link in between.
 
+pub mod faults;
 pub mod files;
 pub mod ftp;
 pub mod http;

@@ -20,6 +20,15 @@ use crate::keys::Replace;
 use crate::netns::Namespace;
 use crate::pair::Plan;
 
+/// One of the two ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Which {
+    /// `skyhaul terminal`.
+    Terminal,
+    /// `skyhaul gateway`.
+    Gateway,
+}
+
 /// A running terminal and a running gateway with the channel between them; dropping it ends both.
 #[derive(Debug)]
 pub struct Pair {
@@ -70,6 +79,40 @@ impl Pair {
         Ok(Pair { terminal, gateway })
     }
 
+    /// Sends an end a signal.
+    pub fn signal(&mut self, which: Which, signal: Signal) {
+        if let Ok(pid) = i32::try_from(self.end_mut(which).child.id()) {
+            // One that has ended by itself gets none.
+            let _ = kill(Pid::from_raw(pid), signal);
+        }
+    }
+
+    /// Starts an end anew that has ended; its log begins anew, too.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn start_again(&mut self, which: Which) -> Result<(), LabError> {
+        let end = self.end_mut(which);
+        let _ = end.child.wait();
+        end.child = spawn(end.name, end.role, &end.host, &end.config, &end.log)?;
+        end.wait_for(" ready: ", START)
+    }
+
+    /// What an end has logged.
+    pub fn said(&self, which: Which) -> String {
+        match which {
+            Which::Terminal => self.terminal.said(),
+            Which::Gateway => self.gateway.said(),
+        }
+    }
+
+    fn end_mut(&mut self, which: Which) -> &mut End {
+        match which {
+            Which::Terminal => &mut self.terminal,
+            Which::Gateway => &mut self.gateway,
+        }
+    }
+
     /// What both ends have used so far.
     pub fn usage(&self) -> Option<PairUsage> {
         Some(PairUsage { terminal: self.terminal.usage()?, gateway: self.gateway.usage()? })
@@ -117,6 +160,9 @@ fn ip_rate(direction: &Direction) -> Rate {
 #[derive(Debug)]
 struct End {
     name: &'static str,
+    role: &'static str,
+    host: Namespace,
+    config: PathBuf,
     child: Child,
     log: PathBuf,
 }
@@ -125,17 +171,8 @@ impl End {
     fn start(role: &'static str, host: &Namespace, config: &Path) -> Result<End, LabError> {
         let name = if role == "terminal" { "skyhaul terminal" } else { "skyhaul gateway" };
         let log = config.with_extension("log");
-        let file = File::create(&log).map_err(|error| LabError::io("write", &log, error))?;
-        // This program itself, even if a newer one has taken its place on disk since it was started.
-        let mut command = host.command("/proc/self/exe");
-        command.args([role, "--config"]).arg(config);
-        // The log says when the end is ready; more of it is there for whoever asks for more.
-        let wanted = std::env::var("SKYHAUL_LOG").unwrap_or_default();
-        command
-            .env("SKYHAUL_LOG", if wanted.is_empty() { "info".to_owned() } else { format!("info,{wanted}") });
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
-        let child = command.spawn().map_err(|error| LabError::start(name, error))?;
-        Ok(End { name, child, log })
+        let child = spawn(name, role, host, config, &log)?;
+        Ok(End { name, role, host: host.clone(), config: config.to_owned(), child, log })
     }
 
     /// Waits until the log has `sign` in it.
@@ -193,8 +230,20 @@ impl Drop for End {
     }
 }
 
+fn spawn(name: &str, role: &str, host: &Namespace, config: &Path, log: &Path) -> Result<Child, LabError> {
+    let file = File::create(log).map_err(|error| LabError::io("write", log, error))?;
+    // This program itself, even if a newer one has taken its place on disk since it was started.
+    let mut command = host.command("/proc/self/exe");
+    command.args([role, "--config"]).arg(config);
+    // The log says when the end is ready; more of it is there for whoever asks for more.
+    let wanted = std::env::var("SKYHAUL_LOG").unwrap_or_default();
+    command.env("SKYHAUL_LOG", if wanted.is_empty() { "info".to_owned() } else { format!("info,{wanted}") });
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
+    command.spawn().map_err(|error| LabError::start(name, error))
+}
+
 /// UDP port of the gateway.
-const PORT: u16 = 4433;
+pub(super) const PORT: u16 = 4433;
 const PAUSE: Duration = Duration::from_millis(10);
 /// To open sockets and set up interception.
 const START: Duration = Duration::from_secs(20);
