@@ -28,7 +28,7 @@ mod wire;
 pub(crate) use code::Code;
 use need::{datagrams, Exposed, Layout};
 pub(crate) use receiver::{Pending, Repaired};
-pub(crate) use sender::{Planner, Retained, Streams};
+pub(crate) use sender::{Planner, Progress, Retained, Streams};
 pub use wire::{Message, BLOCK_MAX, PARITY_MAX, SYMBOLS_MAX, SYMBOL_MAX};
 
 use skyhaul_cc::Bytes;

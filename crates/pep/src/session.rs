@@ -9,7 +9,7 @@ use crate::channel::{message, Arrival, Channel, ChannelStats, Feed, RepairHints}
 use crate::credit::Pool;
 use crate::frame::{Control, Open, Refusal, Verdict, VERSION};
 use crate::reassembly::Reassembly;
-use crate::repair::RepairStats;
+use crate::repair::{Progress, RepairStats};
 use bytes::Bytes;
 use flow::Flow;
 pub use flow::Read;
@@ -272,6 +272,7 @@ impl Session {
         }
         let stream = number(id);
         let Some(flow) = self.flows.map.get_mut(&stream) else { return };
+        self.repair.before_data(flow);
         let mut new = 0;
         for chunk in pieces {
             new += flow.received(chunk.offset, chunk.bytes);
@@ -596,9 +597,9 @@ impl Feed for Flows {
                 continue;
             };
             let fed = flow.feed(self.now, conn, turn.bytes, pool);
-            self.schedule.served(turn.stream, fed.total, fed.more);
+            let is_small = self.schedule.served(turn.stream, fed.total, fed.more);
             self.queued -= fed.data;
-            self.repair.fed(turn.stream, flow, fed.total);
+            self.repair.fed(turn.stream, flow, fed.total, is_small);
             if fed.now_writable {
                 self.writable.push(turn.stream);
             }
@@ -621,6 +622,16 @@ impl Feed for Flows {
 
     fn spare_repair(&mut self, most: u64) {
         self.repair.spare(most, &mut self.map);
+    }
+
+    fn repair_small(
+        &mut self,
+        now: Time,
+        room: usize,
+        hints: RepairHints,
+        progress: Progress,
+    ) -> Option<Bytes> {
+        self.repair.next_small(now, room, hints, progress, &mut self.map)
     }
 
     fn repair_due(&mut self) -> Option<Time> {

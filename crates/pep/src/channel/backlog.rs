@@ -1,6 +1,7 @@
 //! What quinn-proto has been given and has not sent yet, guessed: it does not say.
 
 use super::PAYLOAD_BELOW_DATAGRAM;
+use crate::repair::Progress;
 use skyhaul_cc::Bytes;
 
 /// Feed more stream data when less than this many datagrams are left to send: enough that datagrams
@@ -18,6 +19,8 @@ pub(super) struct Backlog {
     first: u64,
     /// Once more, because they were lost.
     again: u64,
+    /// What has left since the beginning.
+    sent: u64,
 }
 
 /// How much more quinn-proto may be given.
@@ -48,6 +51,7 @@ impl Backlog {
         // Which stream's, quinn-proto does not say, but it lets streams take turns; so the repetitions of
         // one flow that has lost a queue full do not keep the others from being fed.
         let again = (payload / 2).min(self.again).max(payload.saturating_sub(self.first).min(self.again));
+        self.sent += payload;
         self.again -= again;
         self.first = self.first.saturating_sub(payload - again);
     }
@@ -59,7 +63,14 @@ impl Backlog {
 
     /// A poll found nothing to send: only what was just `fed` is left.
     pub(super) fn found_empty(&mut self, fed: u64) {
-        *self = Backlog { first: fed, again: 0 };
+        let sent = self.sent + self.first + self.again;
+        *self = Backlog { first: fed, again: 0, sent };
+    }
+
+    /// What has left, and what may go before a byte that is handed over now: of what was lost, at most as
+    /// much as of the rest.
+    pub(super) fn progress(&self) -> Progress {
+        Progress { sent: self.sent, ahead: self.first + self.again.min(self.first) }
     }
 
     /// What may be fed now, when datagrams have this size. Repetitions do not count: flows that have lost

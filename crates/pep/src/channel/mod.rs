@@ -7,7 +7,7 @@ mod copies;
 mod pacer;
 
 use crate::frame::feature;
-use crate::repair::RepairStats;
+use crate::repair::{Progress, RepairStats};
 use crate::rollback;
 use crate::session::Wanted;
 use crate::shim::{Book, Header, Kind, Listener, PathStats, Report, HEADER};
@@ -243,6 +243,14 @@ pub(crate) trait Feed {
     fn repair(&mut self, now: Time, room: usize, hints: RepairHints) -> Option<bytes::Bytes>;
     /// What flows have not had repaired, if it is at most so many bytes each, needs no repair.
     fn spare_repair(&mut self, most: u64);
+    /// Asked before data that waits: repair of small bursts, within an allowance.
+    fn repair_small(
+        &mut self,
+        now: Time,
+        room: usize,
+        hints: RepairHints,
+        progress: Progress,
+    ) -> Option<bytes::Bytes>;
     /// When to ask for repair again, if there was none.
     fn repair_due(&mut self) -> Option<Time>;
 }
@@ -440,6 +448,9 @@ impl Channel {
                 };
                 self.backlog.fed(fed);
                 self.fed |= fed > 0;
+                if self.blocked == Blocked::Nothing {
+                    self.repair_small(now, feed);
+                }
             }
             let at = self.tick(now);
             self.ask_for_train();
@@ -498,19 +509,30 @@ impl Channel {
 
     /// Nothing else wants to leave: queues one message of repair, if there is any.
     fn offer_repair(&mut self, now: Time, feed: &mut dyn Feed) -> bool {
-        if !self.repairs() {
-            return false;
-        }
-        let hints =
-            RepairHints { loss: self.host.loss(), rtt: self.host.rtt(), in_flight: self.host.in_flight() };
-        let Some(room) = self.conn.datagrams().max_size().and_then(|size| size.checked_sub(1)) else {
-            return false;
-        };
+        let Some((room, hints)) = self.room_for_repair() else { return false };
         let Some(repair) = feed.repair(now, room, hints) else {
             self.repair_due = feed.repair_due();
             return false;
         };
         self.send_message(message::REPAIR, &repair)
+    }
+
+    /// A small burst, such as a request, is repaired before the data of others goes on.
+    fn repair_small(&mut self, now: Time, feed: &mut dyn Feed) {
+        let Some((room, hints)) = self.room_for_repair() else { return };
+        if let Some(repair) = feed.repair_small(now, room, hints, self.backlog.progress()) {
+            self.send_message(message::REPAIR, &repair);
+        }
+    }
+
+    /// Bytes of one message of repair, and what its sender must know.
+    fn room_for_repair(&mut self) -> Option<(usize, RepairHints)> {
+        if !self.repairs() {
+            return None;
+        }
+        let hints =
+            RepairHints { loss: self.host.loss(), rtt: self.host.rtt(), in_flight: self.host.in_flight() };
+        Some((self.conn.datagrams().max_size()?.checked_sub(1)?, hints))
     }
 
     /// Both ends understand repair.

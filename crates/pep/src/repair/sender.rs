@@ -6,7 +6,7 @@ use super::{datagrams, wire, Exposed, Layout, RepairStats};
 use crate::channel::RepairHints;
 use bytes::Bytes;
 use skyhaul_cc::{Duration, Time};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// One direction of one flow at its sending end: the stream bytes given to QUIC that the far end is not
 /// known to have passed on.
@@ -52,6 +52,11 @@ const STALE: u32 = 2;
 /// Symbols per message. Small symbols waste less on packets that begin in the middle of one, and cost
 /// more per byte to encode and decode: measured in docs/repair.md.
 const PER_MESSAGE: u64 = 8;
+/// Repair of small bursts takes at most one byte in so many of those that wait: a request of 10 kB is worth
+/// two packets, so that is 14 requests a second beside 10 Mbit/s.
+const SMALL_SHARE: u64 = 32;
+/// And as much at once as the repair of some 20 requests.
+const MOST_ALLOWANCE: u64 = 64 << 10;
 
 impl Retained {
     /// `bytes` were given to QUIC.
@@ -191,6 +196,8 @@ struct Block {
     /// Messages in this round over all blocks, and in all.
     round: u64,
     all: u64,
+    /// The second round is left out.
+    first_only: bool,
     sent: u64,
     planned: Time,
     code_bits: u8,
@@ -198,10 +205,25 @@ struct Block {
     symbols: Option<Bytes>,
 }
 
+/// Where the channel stands with what it was given, in stream bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Progress {
+    /// Sent since the beginning.
+    pub(crate) sent: u64,
+    /// Given to QUIC and not sent yet.
+    pub(crate) ahead: u64,
+}
+
 /// Decides what one channel repairs.
 #[derive(Debug, Default)]
 pub(crate) struct Planner {
     plan: VecDeque<Block>,
+    /// Repair of small bursts, which does not wait for the link to be idle.
+    small_plan: VecDeque<Block>,
+    /// Streams with a small burst, and how much the channel will have sent when the burst has left.
+    small: BTreeMap<u64, Option<u64>>,
+    /// Bytes that repair of small bursts may take from data that waits.
+    allowance: u64,
     /// Streams with bytes that no repair is planned for.
     open: BTreeSet<u64>,
     code: Code,
@@ -227,6 +249,16 @@ impl Planner {
         });
     }
 
+    /// The last of what was given to QUIC of this stream ends a small burst.
+    pub(crate) fn small_burst(&mut self, stream: u64) {
+        self.small.insert(stream, None);
+    }
+
+    /// So many stream bytes were given to QUIC: a share of them may be spent on repair of small bursts.
+    pub(crate) fn earn(&mut self, bytes: u64) {
+        self.allowance = (self.allowance + bytes / SMALL_SHARE).min(MOST_ALLOWANCE);
+    }
+
     /// When [`next`](Self::next), which has just answered with nothing, is to be asked again.
     pub(crate) fn due(&self, streams: &mut impl Streams) -> Option<Time> {
         let due = self.open.iter().filter_map(|&stream| streams.retained(stream)?.due(self.rtt));
@@ -247,38 +279,47 @@ impl Planner {
             if self.plan.is_empty() && !self.plan(now, room, hints, streams) {
                 return None;
             }
-            let Some(mut block) = self.plan.pop_front() else { continue };
-            if now.since(block.planned) > self.rtt * STALE {
-                continue;
+            let message = take(&mut self.plan, &mut self.code, (now, self.rtt), room, streams, stats);
+            if message.is_some() {
+                return message;
             }
-            let Some(retained) = streams.retained(block.stream) else { continue };
-            // Passed on meanwhile, if it is not a bare end.
-            if block.length > 0 && retained.passed >= block.start + block.length {
-                continue;
-            }
-            if block.symbols.is_none() {
-                let Some(symbols) = block.encode(&mut self.code, retained) else { continue };
-                block.symbols = Some(symbols);
-                // Blocks are encoded in order, and once.
-                retained.let_go(block.start + block.length);
-                stats.encoded += u64::from(block.length > 0);
-            }
-            let message = block.message();
-            block.sent += 1;
-            if block.sent < block.round {
-                self.plan.push_front(block);
-            } else if block.sent < block.all {
-                // The rest follows when every block has had its first round.
-                block.round = block.all;
-                self.plan.push_back(block);
-            }
-            if message.len() > room {
-                continue;
-            }
-            stats.sent += 1;
-            stats.sent_bytes += skyhaul_cc::Bytes(message.len() as u64);
-            return Some(message);
         }
+    }
+
+    /// The next message of repair of a small burst that has left, while other data waits: a first round for
+    /// each burst, as far as the allowance goes. The repair comes behind the burst, because the far end
+    /// cannot use it before it has heard of the stream.
+    pub(crate) fn next_small(
+        &mut self,
+        now: Time,
+        room: usize,
+        hints: RepairHints,
+        progress: Progress,
+        streams: &mut impl Streams,
+        stats: &mut RepairStats,
+    ) -> Option<Bytes> {
+        if self.small.is_empty() && self.small_plan.is_empty() || self.allowance < room as u64 {
+            return None;
+        }
+        self.rtt = hints.rtt.smoothed;
+        let (rtt, plan) = (self.rtt, &mut self.small_plan);
+        self.small.retain(|&stream, left_at| {
+            let Some(retained) = streams.retained(stream) else { return false };
+            let left_at = *left_at.get_or_insert(progress.sent + progress.ahead);
+            match retained.due(rtt) {
+                None => false,
+                Some(due) if due > now || progress.sent < left_at => true,
+                Some(_) => {
+                    let planned = plan.len();
+                    cover(stream, retained, now, room, hints, plan);
+                    plan.iter_mut().skip(planned).for_each(|block| block.first_only = true);
+                    false
+                }
+            }
+        });
+        let message = take(&mut self.small_plan, &mut self.code, (now, rtt), room, streams, stats)?;
+        self.allowance -= message.len() as u64;
+        Some(message)
     }
 
     /// Plans repair of everything that is due; false if nothing is.
@@ -298,6 +339,50 @@ impl Planner {
         });
         !self.plan.is_empty()
     }
+}
+
+/// The next message of a plan; none once the plan is empty.
+fn take(
+    plan: &mut VecDeque<Block>,
+    code: &mut Code,
+    (now, rtt): (Time, Duration),
+    room: usize,
+    streams: &mut impl Streams,
+    stats: &mut RepairStats,
+) -> Option<Bytes> {
+    while let Some(mut block) = plan.pop_front() {
+        if now.since(block.planned) > rtt * STALE {
+            continue;
+        }
+        let Some(retained) = streams.retained(block.stream) else { continue };
+        // Passed on meanwhile, if it is not a bare end.
+        if block.length > 0 && retained.passed >= block.start + block.length {
+            continue;
+        }
+        if block.symbols.is_none() {
+            let Some(symbols) = block.encode(code, retained) else { continue };
+            block.symbols = Some(symbols);
+            // Blocks are encoded in order, and once.
+            retained.let_go(block.start + block.length);
+            stats.encoded += u64::from(block.length > 0);
+        }
+        let message = block.message();
+        block.sent += 1;
+        if block.sent < block.round {
+            plan.push_front(block);
+        } else if block.sent < block.all && !block.first_only {
+            // The rest follows when every block has had its first round.
+            block.round = block.all;
+            plan.push_back(block);
+        }
+        if message.len() > room {
+            continue;
+        }
+        stats.sent += 1;
+        stats.sent_bytes += skyhaul_cc::Bytes(message.len() as u64);
+        return Some(message);
+    }
+    None
 }
 
 /// Plans the blocks of one stream.
@@ -337,6 +422,7 @@ fn cover(
             layout,
             round,
             all,
+            first_only: false,
             sent: 0,
             planned: now,
             code_bits,

@@ -3,7 +3,7 @@
 use super::flow::Flow;
 use super::{Session, StreamNumber};
 use crate::channel::RepairHints;
-use crate::repair::{Code, Message, Planner, RepairStats, Retained, Streams};
+use crate::repair::{Code, Message, Planner, Progress, RepairStats, Retained, Streams};
 use bytes::Bytes;
 use skyhaul_cc::Time;
 use std::collections::BTreeMap;
@@ -43,13 +43,28 @@ impl Streams for BTreeMap<StreamNumber, Flow> {
 
 impl Sending {
     /// A flow gave QUIC so many bytes.
-    pub(super) fn fed(&mut self, stream: StreamNumber, flow: &mut Flow, bytes: u64) {
+    pub(super) fn fed(&mut self, stream: StreamNumber, flow: &mut Flow, bytes: u64, is_small: bool) {
         if !self.on {
             flow.retained.clear();
         } else if bytes > 0 {
             self.fed += bytes;
             self.planner.sent(stream);
+            self.planner.earn(bytes);
+            if is_small {
+                self.planner.small_burst(stream);
+            }
         }
+    }
+
+    pub(super) fn next_small(
+        &mut self,
+        now: Time,
+        room: usize,
+        hints: RepairHints,
+        progress: Progress,
+        flows: &mut BTreeMap<StreamNumber, Flow>,
+    ) -> Option<Bytes> {
+        self.planner.next_small(now, room, hints, progress, flows, &mut self.stats)
     }
 
     /// Keeps what is kept within its bound.
@@ -89,12 +104,18 @@ impl Sending {
 }
 
 impl Receiving {
+    /// A flow is about to take data: what repair needs of it is kept from the first byte on.
+    pub(super) fn before_data(&self, flow: &mut Flow) {
+        if self.on {
+            flow.keep_for_repair();
+        }
+    }
+
     /// A flow has received data; answers with the bytes that repair has added to it.
     pub(super) fn after_data(&mut self, flow: &mut Flow) -> u64 {
         if !self.on {
             return 0;
         }
-        flow.keep_for_repair();
         let repaired = flow.repair(&mut self.code);
         self.stats.decoded += repaired.blocks;
         self.stats.repaired += skyhaul_cc::Bytes(repaired.bytes);

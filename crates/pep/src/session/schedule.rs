@@ -202,15 +202,16 @@ impl Schedule {
         }
     }
 
-    /// A flow had its turn and handed over `bytes`; `more` if it has more that may go.
-    pub(super) fn served(&mut self, stream: StreamNumber, bytes: u64, more: bool) {
-        let Some(entry) = self.entries.get_mut(&stream) else { return };
+    /// A flow had its turn and handed over `bytes`; `more` if it has more that may go. True if that was all
+    /// of a burst smaller than a quantum.
+    pub(super) fn served(&mut self, stream: StreamNumber, bytes: u64, more: bool) -> bool {
+        let Some(entry) = self.entries.get_mut(&stream) else { return false };
         let line = &mut self.lines[entry.class];
         line.left -= bytes as i64;
         entry.left -= bytes as i64;
         line.fresh_run = if entry.is_fresh { line.fresh_run + bytes } else { 0 };
         if more {
-            return;
+            return false;
         }
         entry.is_active = false;
         line.active -= 1;
@@ -220,6 +221,7 @@ impl Schedule {
         self.places += 1;
         entry.place = self.places;
         line.rest.insert(entry.place, stream);
+        entry.is_fresh
     }
 }
 
