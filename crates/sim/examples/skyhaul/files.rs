@@ -77,6 +77,26 @@ fn cells() -> Vec<Cell> {
         headers: Bytes(52),
         goals: [4450.0, 4680.0],
     });
+    for (name, mbit, rtt, loss, queue) in [
+        ("minute-geo", 150, 540, 0.012, 5_000_000),
+        ("minute-up", 10, 540, 0.012, 1_500_000),
+        ("minute-short-540", 10, 540, 0.0, 30_000),
+        ("minute-short-100", 10, 100, 0.0, 30_000),
+        ("minute-clean", 100, 20, 0.0, 250_000),
+        ("minute-gigabit", 1000, 50, 0.0, 6_250_000),
+    ] {
+        let mut scenario = link(Rate::mbit(mbit), MS(rtt), loss, RateBase::Ip, Bytes(queue));
+        scenario.back.loss = Share::new(loss / 6.0).unwrap();
+        cells.push(Cell {
+            name: name.into(),
+            scenario,
+            bytes: None,
+            seconds: 60,
+            mss: Bytes(1448),
+            headers: Bytes(52),
+            goals: [0.0, 0.0],
+        });
+    }
     cells
 }
 

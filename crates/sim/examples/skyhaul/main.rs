@@ -73,7 +73,7 @@ impl Contender<'_> {
         let setup = Setup {
             link_rate: Some(self.rate),
             initial_rtt: rtt,
-            initial_window: self.mss * 32,
+            initial_window: self.mss * if name == "plain" { 10 } else { 32 },
             ..Setup::new(self.mss)
         };
         let own = |start| Some(Box::new(Skyhaul::new(&setup, start, Policy::Share)) as Box<dyn Controller>);

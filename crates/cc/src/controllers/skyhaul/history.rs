@@ -34,9 +34,16 @@ impl Through {
 impl Skyhaul {
     /// Nothing before the start is over.
     pub(super) fn learnt(&self) -> Option<PathHistory> {
-        let (rate, round_trip) = if self.rich { self.learnt_rich()? } else { self.plain.learnt? };
         let share = |value: f64| Share::new(value.clamp(0.0, 1.0)).unwrap_or_default();
         let time = |seconds: f64| Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        if !self.rich {
+            let (rate, round_trip, loss) = self.plain.learnt()?;
+            return Some(PathHistory {
+                loss: share(loss),
+                ..PathHistory::of(super::trains::rate(rate, self.mss), time(round_trip))
+            });
+        }
+        let (rate, round_trip) = self.learnt_rich()?;
         Some(PathHistory {
             loss: share(self.judge.noise()),
             jitter: time(self.path.jitter()),

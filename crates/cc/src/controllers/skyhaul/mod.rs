@@ -26,6 +26,7 @@ mod emergency;
 mod history;
 mod idle;
 mod judge;
+mod law;
 mod path;
 mod plain;
 mod round;
@@ -162,11 +163,16 @@ impl Skyhaul {
     pub fn new(setup: &Setup, start: Start, policy: Policy) -> Self {
         let mss = Bytes(setup.mss.0.max(1));
         let (given, given_rtt) = start.given(setup, mss);
+        let given = given.filter(|rate| *rate > 0.0);
+        let mut plain = Plain::new(setup);
+        if let Some(given) = given {
+            plain.know(given, given_rtt.as_secs_f64());
+        }
         Skyhaul {
             mss: setup.mss,
             policy,
             window: Window::from_bytes(setup.initial_window, setup.mss),
-            given: given.filter(|rate| *rate > 0.0),
+            given,
             remembered: matches!(start, Start::Warm(_)),
             given_rtt: given_rtt.as_secs_f64(),
             phase: Phase::First,
@@ -188,7 +194,7 @@ impl Skyhaul {
             noisy: false,
             noise_queue: 0.0,
             compete: Compete::default(),
-            plain: Plain::default(),
+            plain,
             silent: false,
             app_limited: false,
             most_in_flight: 0.0,
@@ -326,12 +332,9 @@ impl Skyhaul {
         }
     }
 
-    /// The host has reports, which it did not say before. What the first answers told the plain form is forgotten: their
-    /// round trips have the far end's delay in them.
+    /// The host has reports, which it did not say before; the plain form is asked no more.
     fn hear_of_reports(&mut self) {
-        if !std::mem::replace(&mut self.rich, true) {
-            self.plain = Plain::default();
-        }
+        self.rich = true;
     }
 
     /// Whether the first flight was long enough to tell anything. A greeting or a request is not, and then
@@ -553,6 +556,7 @@ impl Controller for Skyhaul {
     fn on_sent(&mut self, sent: &Sent) {
         self.now = sent.now;
         self.started.get_or_insert(sent.now);
+        self.plain.hear_departure(sent.now, sent.bytes, sent.in_flight);
         self.most_in_flight = self.most_in_flight.max(sent.in_flight.as_f64() / self.mss.as_f64().max(1.0));
         if self.phase == Phase::First && between(self.flight.0, sent.now) < FLIGHT {
             self.flight.1 += 1.0;
@@ -618,16 +622,7 @@ impl Controller for Skyhaul {
             }
             return;
         }
-        if !std::mem::replace(&mut self.plain.answered, true) {
-            if let Some(given) = self.given {
-                // What is too much makes a queue and is taken back; what is too little grows.
-                self.window.set(given * ack.rtt.min.as_secs_f64());
-                self.plain.full = true;
-            }
-        }
-        if let Some(finding) = self.plain.hear(ack, self.mss) {
-            self.end_plain_round(&finding);
-        }
+        self.plain.hear(ack);
     }
 
     fn on_loss(&mut self, loss: &Loss) {
@@ -635,13 +630,19 @@ impl Controller for Skyhaul {
         match loss.signal {
             Signal::Timeout => self.silent = true,
             Signal::Ecn if loss.new_episode => self.window.scale(SHARED_CUT),
-            _ => self.plain.hear_loss(loss, self.mss),
+            Signal::Ecn | Signal::Gap => {}
+        }
+        if !self.rich {
+            self.plain.hear_loss(loss);
         }
     }
 
     fn cwnd(&self) -> Bytes {
+        if !self.rich && !self.plain.is_unanswered() {
+            return Window::new(self.plain.window()).bytes(self.mss);
+        }
         let mut window = self.effective();
-        match self.given.filter(|_| self.phase == Phase::First && !self.plain.answered) {
+        match self.given.filter(|_| self.phase == Phase::First) {
             Some(rate) if self.is_measured() => window = window.max(rate * self.round_trip()),
             Some(rate) => window = self.unanswered(rate),
             None if self.rich && self.phase != Phase::First => {
@@ -658,12 +659,11 @@ impl Controller for Skyhaul {
     }
 
     fn pacing_rate(&self) -> Option<Rate> {
-        let given = self.given.filter(|_| self.phase == Phase::First && !self.plain.answered);
-        match given {
-            Some(rate) => Some(trains::rate(rate, self.mss)),
-            None if self.rich => Some(trains::rate(PACE_GAIN * self.pace(), self.mss)),
-            None => None,
+        if !self.rich && !self.plain.is_unanswered() {
+            return self.plain.pace();
         }
+        let given = self.given.filter(|_| self.phase == Phase::First);
+        Some(trains::rate(given.unwrap_or(PACE_GAIN * self.pace()), self.mss))
     }
 
     fn history(&self) -> Option<PathHistory> {
@@ -682,6 +682,7 @@ impl Controller for Skyhaul {
 
     fn snapshot(&self) -> Snapshot {
         let phase = match self.phase {
+            _ if !self.rich => self.plain.phase(),
             _ if self.silent => "silence",
             Phase::First => "start",
             Phase::Validate { .. } => "validation",

@@ -1,129 +1,139 @@
 //! The plain form, for hosts without reports: round trips and delivery rates are all there is.
 //!
-//! It doubles until the delivery rate no longer grows or a queue stands, and then keeps the same small
-//! queue by the same rule. Goals are lower here: bundled acknowledgments hide what trains would show.
+//! The same law runs in the kernel, so it is written in whole numbers, once here and once in C:
+//!
+//! ```text
+//! start    the window triples per round trip, above 1024 segments it doubles, until an eighth of a round's answers
+//!          have seen a queue of D/16 (4 to 16 ms), or the rate has not grown by a quarter for three rounds, or for
+//!          one that lost more than the path does; then W = b (D + d) while the queue drains
+//! cruise   per round, q its least round trip less D:
+//!          q >= d/2  half of the way to W (D + d) / (D + q); all of it, and then a round's pause, if q > 4 d + 2 ms
+//!          q <  d/2  W (1 + g), g = d/D for three rounds, then doubling up to 1/2; W <= 1.5 b (D + d)
+//! pace     1.02 W / (D + q)
+//! loss     congestion = lost more than noise + 1/16 and eight segments in a round: W = b (D + q), and half of that
+//!          queue is what fits from then on, growing back by an eighth per round; else nothing
+//! dip      W (1 - 4 q/D), 1/16 to 1/4 of it, for a round where D was not seen for 10 s or the queue was long for
+//!          four rounds; what the next three rounds see is D then
+//! others   where the queue stays although we give way, a third of what was ours is held
+//! timeout  W = b D after the first answer; half, if nothing came between two
+//! ```
+//!
+//! D least round trip, b greatest delivery rate of two rounds with random loss put back, d = 1.2/√b seconds.
+//! Losses that the queue does not explain cost nothing, because no rule divides by them: the window is moved by
+//! round trips, and the rate only bounds it.
 
-use super::cruise::{target, View};
-use super::Skyhaul;
+use super::law::{Heard, Law, Stage};
+use crate::controller::Setup;
 use crate::event::{Ack, Loss, Signal};
-use crate::units::Bytes;
-use crate::window::segments;
+use crate::units::{Bytes, Duration, Rate, Time};
 
-/// Growth of the delivery rate per round that still counts, and rounds without before the start ends: the
-/// test for a full pipe of BBR (draft-cardwell-iccrg-bbr-congestion-control-00 §4.3.2.2).
-const GROWTH: f64 = 1.25;
-const PLATEAU_ROUNDS: u32 = 3;
+/// Shares of the law's rates: segments per microsecond in 2⁻²⁴.
+const RATE_ONE: f64 = 16_777_216.0;
+/// After so long without anything in flight what is known is old.
+const OLD: Duration = Duration::from_secs(600);
 
-/// A finished round of acknowledgments.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct PlainFinding {
-    pub packets: f64,
-    /// Least queue of the round, by round trips.
-    pub queue: f64,
-    pub round_trip: f64,
-    /// Greatest delivery rate of the round in packets per second.
-    pub rate: f64,
-    pub app_limited: bool,
-}
-
-/// What acknowledgments told so far.
-#[derive(Clone, Debug, Default)]
+/// The plain form beside what only hosts in Rust need.
+#[derive(Clone, Debug)]
 pub(super) struct Plain {
-    acked: f64,
-    lost: f64,
-    queue: Option<f64>,
-    rate: f64,
-    app_limited: bool,
-    best: f64,
-    flat: u32,
-    /// There was an answer.
-    pub answered: bool,
-    /// The rate has stopped growing.
-    pub full: bool,
-    /// Rate and round trip of the newest round after that.
-    pub learnt: Option<(f64, f64)>,
+    law: Law,
+    mss: f64,
+    /// What is in flight, until the first answer at the given pace.
+    known: bool,
+    answered: bool,
+    busy_at: Option<Time>,
 }
 
 impl Plain {
-    /// An ACK; the round it ends, if it does.
-    pub fn hear(&mut self, ack: &Ack, mss: Bytes) -> Option<PlainFinding> {
-        let mut ended = None;
-        let round_trip = ack.rtt.min.as_secs_f64();
-        if ack.round_start {
-            ended = self.queue.map(|queue| PlainFinding {
-                packets: self.acked + self.lost,
-                queue,
-                round_trip,
-                rate: self.rate,
-                app_limited: self.app_limited || ack.app_limited,
-            });
-            let Plain { best, flat, answered, full, learnt, .. } = *self;
-            *self = Plain { best, flat, answered, full, learnt, ..Plain::default() };
-        }
-        let queue = (ack.rtt.latest.as_secs_f64() - round_trip).max(0.0);
-        self.queue = Some(self.queue.map_or(queue, |least| least.min(queue)));
-        self.acked += segments(ack.acked, mss);
-        if let Some(rate) = ack.delivery_rate {
-            self.rate = self.rate.max(super::trains::packets(rate, mss));
-        }
-        self.app_limited |= ack.app_limited;
-        ended
+    /// Nothing is known of the path.
+    pub fn new(setup: &Setup) -> Self {
+        let mss = setup.mss.as_f64().max(1.0);
+        let law = Law::new(segments(setup.initial_window.as_f64() / mss));
+        Plain { law, mss, known: false, answered: false, busy_at: None }
     }
 
-    /// Packets were lost.
-    pub fn hear_loss(&mut self, loss: &Loss, mss: Bytes) {
-        if loss.signal == Signal::Gap {
-            self.lost += segments(loss.lost, mss);
+    /// A rate in packets per second and a round trip in seconds are given.
+    pub fn know(&mut self, rate: f64, round_trip: f64) {
+        self.known = true;
+        self.law.know(segments((rate * round_trip).max(10.0)), micros(round_trip));
+    }
+
+    /// A packet leaves; `in_flight` counts it.
+    pub fn hear_departure(&mut self, now: Time, bytes: Bytes, in_flight: Bytes) {
+        let idle = self.busy_at.replace(now).map_or(Duration::ZERO, |at| now.since(at));
+        if in_flight <= bytes && idle > OLD {
+            self.law.grow_old();
         }
     }
 
-    /// Looks for the plateau.
-    pub fn watch_growth(&mut self, finding: &PlainFinding) {
-        if finding.app_limited || finding.rate <= 0.0 {
-            return;
+    /// An answer.
+    pub fn hear(&mut self, ack: &Ack) {
+        self.answered = true;
+        let acked = segments(ack.acked.as_f64() / self.mss + 0.999) as u32;
+        self.law.hear(&Heard {
+            now_ms: (ack.now.as_nanos() / 1_000_000) as u32,
+            rtt: micros(ack.rtt.latest.as_secs_f64()),
+            acked,
+            flight: (segments(ack.in_flight.as_f64() / self.mss) as u32).saturating_add(acked),
+            rate: ack
+                .delivery_rate
+                .map_or(0, |rate| (rate.bytes_per_second() as f64 / self.mss * RATE_ONE / 1e6) as u64),
+            round: ack.round_start,
+            app_limited: ack.app_limited,
+        });
+    }
+
+    /// Packets were lost or marked, or nothing was heard.
+    pub fn hear_loss(&mut self, loss: &Loss) {
+        match loss.signal {
+            Signal::Timeout => self.law.time_out(),
+            Signal::Ecn if loss.new_episode => self.law.mark(),
+            Signal::Ecn => {}
+            Signal::Gap => self.law.lose(segments(loss.lost.as_f64() / self.mss + 0.999) as u32),
         }
-        if finding.rate >= GROWTH * self.best {
-            self.best = finding.rate;
-            self.flat = 0;
-        } else {
-            self.flat += 1;
-            self.full |= self.flat >= PLATEAU_ROUNDS;
+    }
+
+    /// What is known before the first answer has yet to be answered.
+    pub fn is_unanswered(&self) -> bool {
+        self.known && !self.answered
+    }
+
+    /// In segments.
+    pub fn window(&self) -> f64 {
+        self.law.window() as f64 / 256.0
+    }
+
+    /// Nothing before the first round trip.
+    pub fn pace(&self) -> Option<Rate> {
+        let pace = self.law.pace();
+        (pace > 0)
+            .then(|| Bytes::from_f64(pace as f64 / RATE_ONE * self.mss * 1e6).per(Duration::from_secs(1)))
+            .map(|rate| rate.max(Rate::bit(1)))
+    }
+
+    /// Rate in packets per second, round trip in seconds and share of packets lost, once the start is over.
+    pub fn learnt(&self) -> Option<(f64, f64, f64)> {
+        let (rate, least) = self.law.learnt()?;
+        let noise = f64::from(self.law.noise()) / 65536.0;
+        Some((rate as f64 / RATE_ONE * 1e6 / (1.0 - noise), f64::from(least) / 1e6, noise))
+    }
+
+    /// For people.
+    pub fn phase(&self) -> &'static str {
+        match self.law.stage() {
+            _ if self.law.is_silent() => "silence",
+            _ if self.law.is_dipping() => "dip",
+            Stage::Start => "start",
+            Stage::Drain => "drain",
+            Stage::Cruise => "cruise",
         }
     }
 }
 
-impl Skyhaul {
-    /// A round of acknowledgments has ended.
-    pub(super) fn end_plain_round(&mut self, finding: &PlainFinding) {
-        let round_trip = finding.round_trip.max(1e-6);
-        self.plain.watch_growth(finding);
-        let rate = if finding.rate > 0.0 { finding.rate } else { finding.packets / round_trip };
-        // Round trips are coarser than one-way delays.
-        let wanted = target(rate, round_trip).max(round_trip / 32.0).max(0.002);
-        if finding.app_limited {
-            return;
-        }
-        let start = !self.plain.full;
-        if start && finding.queue < 4.0 * wanted {
-            self.window.scale(2.0);
-            return;
-        }
-        self.plain.full = true;
-        self.plain.learnt = Some((rate, round_trip));
-        let view = View {
-            window: self.window.segments(),
-            round_trip,
-            target: wanted,
-            rate,
-            available: Some(1.25 * rate),
-            unsure: (0.0, 1.0),
-            capacity: None,
-            shared: None,
-        };
-        let window = self.cruise.after_round(self.now, finding.queue, &view);
-        self.window.set(window);
-        if start {
-            self.window.set(self.window.segments().min(rate * (round_trip + wanted)));
-        }
-    }
+fn segments(count: f64) -> u64 {
+    // Not-a-number is none.
+    count.clamp(0.0, 4e9) as u64
+}
+
+fn micros(seconds: f64) -> u32 {
+    (seconds * 1e6).clamp(1.0, 6e7) as u32
 }
