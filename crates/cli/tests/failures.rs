@@ -87,11 +87,12 @@ fn needs_namespaces_curl_reaches_a_server_through_both_proxies() {
 }
 
 #[test]
-fn needs_namespaces_without_a_channel_clients_are_refused_at_once() {
+fn needs_namespaces_without_a_channel_and_without_roll_back_clients_are_refused_at_once() {
     if !privileged() {
         return;
     }
     let site = Site::new();
+    site.configure(|text| text.replace("#enabled = true", "enabled = false"), |text| text);
     let terminal = site.terminal();
     terminal.until_it_says("terminal ready");
     let client = &site.hosts.client;

@@ -15,6 +15,7 @@ pub use reader::ConfigError;
 pub use rollback::{Destination, Destinations, Place, Preference, Rollback};
 
 mod address;
+mod loops;
 mod priority;
 mod reader;
 mod rollback;
@@ -23,6 +24,8 @@ mod sections;
 /// Everything an end is told.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
+    /// Where it was read from, for messages.
+    pub file: PathBuf,
     /// `[channel]`: which end this is and how the two find each other.
     pub channel: Channel,
     /// `[channel]`: what the two ends may do beyond plain QUIC.

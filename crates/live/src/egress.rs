@@ -1,7 +1,11 @@
 //! The way out: connects to a flow's destination, under the client's own address when asked.
 
+use std::cell::Cell;
+use std::ffi::OsString;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
+use std::rc::Rc;
 use std::time::Duration;
 
 use nix::sys::socket::{setsockopt, sockopt};
@@ -9,9 +13,10 @@ use skyhaul_pep::frame::{Open, Refusal, Target};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::{lookup_host, TcpSocket, TcpStream};
 use tokio::time::{timeout_at, Instant};
-use tracing::debug;
+use tracing::{debug, warn};
 
-use crate::config::{Config, Dscp, Egress, Prefix};
+use crate::config::{Config, Dscp, Egress, Prefix, DEFAULT_DENY};
+use crate::loops::Loops;
 use crate::tcp;
 
 /// What may be reached and how long it may take.
@@ -19,12 +24,43 @@ use crate::tcp;
 pub struct Exit {
     policy: Egress,
     connect_timeout: Duration,
+    congestion: Option<Congestion>,
+    loops: Rc<Loops>,
+}
+
+/// A congestion control of the kernel that is asked for.
+#[derive(Clone, Debug)]
+struct Congestion {
+    name: String,
+    /// It was not there, and that was told.
+    is_missed: Rc<Cell<bool>>,
 }
 
 impl Exit {
-    /// The exit that a config describes.
+    /// The exit for connections of the other end, as `[egress]` describes it.
     pub fn new(config: &Config) -> Exit {
-        Exit { policy: config.egress.clone(), connect_timeout: config.limits.connect_timeout }
+        let (policy, connect_timeout) = (config.egress.clone(), config.limits.connect_timeout);
+        Exit { policy, connect_timeout, congestion: None, loops: Rc::default() }
+    }
+
+    /// The exit for connections that were taken in here and do not go through the channel: to wherever this host can
+    /// reach, but not to itself.
+    pub fn direct(config: &Config, loops: Rc<Loops>) -> Exit {
+        let all = |blocks: &[&str]| blocks.iter().filter_map(|block| block.parse().ok()).collect();
+        let policy = Egress {
+            allow: all(&["0.0.0.0/0", "::/0"]),
+            deny: all(&DEFAULT_DENY),
+            preserve_source: config.intercept.as_ref().is_some_and(|intercept| intercept.preserve_source),
+            mark_dscp: false,
+        };
+        let name = config.rollback.congestion.clone();
+        let congestion = name.map(|name| Congestion { name, is_missed: Rc::default() });
+        Exit { policy, connect_timeout: config.limits.connect_timeout, congestion, loops }
+    }
+
+    /// The same, but never to where `loops` says that this end itself listens.
+    pub fn without(self, loops: Rc<Loops>) -> Exit {
+        Exit { loops, ..self }
     }
 
     /// Connects to where `open` wants to go. `speaks_for` are the networks behind the other end: when it has any,
@@ -46,10 +82,16 @@ impl Exit {
                 outcome = Err(Refusal::NotAllowed);
                 continue;
             }
+            if self.loops.leads_here(address) {
+                debug!("{address}: this end itself listens there");
+                outcome = Err(Refusal::NotAllowed);
+                continue;
+            }
             // A name's first address must not use up the time of its others.
             let now = Instant::now();
             let share = deadline.saturating_duration_since(now) / (count - index) as u32;
-            outcome = match timeout_at(now + share, connect(address, source)).await {
+            outcome = match timeout_at(now + share, connect(address, source, self.congestion.as_ref())).await
+            {
                 Ok(Ok(stream)) => {
                     if self.policy.mark_dscp {
                         mark(&stream, Dscp::for_class(open.class));
@@ -87,14 +129,22 @@ async fn resolve(target: &Target) -> Result<Vec<SocketAddr>, Refusal> {
         .collect())
 }
 
-async fn connect(to: SocketAddr, source: Option<SocketAddr>) -> io::Result<TcpStream> {
+async fn connect(
+    to: SocketAddr,
+    source: Option<SocketAddr>,
+    congestion: Option<&Congestion>,
+) -> io::Result<TcpStream> {
     let source = source.filter(|source| source.is_ipv4() == to.is_ipv4());
     let stream = match source {
-        None => TcpStream::connect(to).await?,
-        Some(source) => match connect_as(to, source).await {
+        None => {
+            let socket = if to.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+            choose(&socket, congestion);
+            socket.connect(to).await?
+        }
+        Some(source) => match connect_as(to, source, congestion).await {
             // The client's port is taken, here or towards this destination: any other port of its address.
             Err(error) if error.kind() == io::ErrorKind::AddrInUse || is_taken(&error) => {
-                connect_as(to, SocketAddr::new(source.ip(), 0)).await?
+                connect_as(to, SocketAddr::new(source.ip(), 0), congestion).await?
             }
             other => other?,
         },
@@ -109,14 +159,33 @@ fn is_taken(error: &io::Error) -> bool {
 
 /// Connects from an address that need not be this host's (ip(7), IP_TRANSPARENT). The answers come back to us by
 /// the firewall's `socket transparent` rule, see [`crate::intercept`].
-async fn connect_as(to: SocketAddr, source: SocketAddr) -> io::Result<TcpStream> {
+async fn connect_as(
+    to: SocketAddr,
+    source: SocketAddr,
+    congestion: Option<&Congestion>,
+) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
     // Several connections of one client port, to different destinations, are as legal here as at the client.
     socket.set_reuse_address(true)?;
     set_transparent(&socket, to.is_ipv4())?;
+    choose(&socket, congestion);
     socket.bind(&source.into())?;
     TcpSocket::from_std_stream(socket.into()).connect(to).await
+}
+
+/// Has the kernel send by a congestion control; by its usual one if it has none of that name, which is told once.
+fn choose(socket: &impl AsFd, congestion: Option<&Congestion>) {
+    let Some(Congestion { name, is_missed }) = congestion else { return };
+    if let Err(error) = setsockopt(socket, sockopt::TcpCongestion, &OsString::from(name)) {
+        if !is_missed.replace(true) {
+            warn!(
+                "rollback.congestion: found \"{name}\" ({error}), expected one that `sysctl \
+                 net.ipv4.tcp_available_congestion_control` shows; direct connections use the usual one. \
+                 `modprobe tcp_{name}` may add it"
+            );
+        }
+    }
 }
 
 /// Marks what is sent from now on; the SYN has left without.

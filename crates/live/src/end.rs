@@ -6,27 +6,31 @@
 use std::fmt;
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use nix::sys::resource::{getrlimit, setrlimit, Resource};
 use skyhaul_cc::controller::Setup;
 use skyhaul_cc::registry::{self, UnknownController};
 use skyhaul_cc::units::{Bytes, Rate};
 use skyhaul_pep::auth::{PublicKey, SecretKey};
-use skyhaul_pep::frame::{Refusal, Target};
-use skyhaul_pep::{PeerId, Tuning};
+use skyhaul_pep::frame::Refusal;
+use skyhaul_pep::Tuning;
 use tokio::task::{JoinSet, LocalSet};
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
-use crate::config::{Channel, Config, Link, Peer, Prefix};
+use crate::config::{Channel, Config, ConfigError, Link, Peer, Prefix};
 use crate::driver::{self, Driver, StartError, TunnelHandle};
 use crate::egress::Exit;
-use crate::ingress::{Arrival, BindError, Dialect, Ingress, Shown, TransparentPorts};
-use crate::intercept::{InterceptError, Interception, Rules};
+use crate::ingress::{BindError, Ingress, Shown, TransparentPorts};
+use crate::intercept::{Forwarding, InterceptError, Interception, Rules};
 use crate::keys::{self, KeyFileError};
+use crate::loops::{self, Loops};
 use crate::memory::Memory;
 use crate::relay::Incoming;
+use crate::ways::Switch;
 
 /// A terminal or gateway that is ready to run.
 pub struct End {
@@ -41,6 +45,8 @@ pub enum EndError {
     Key(KeyFileError),
     /// Its controller does not fit its link.
     Controller(UnknownController),
+    /// It would lead traffic into itself, on this host.
+    Loop(Box<ConfigError>),
     /// One of its listeners.
     Bind(BindError),
     /// The channel's socket, keys or name.
@@ -79,6 +85,7 @@ impl End {
     ) -> Result<(), EndError> {
         raise_descriptor_limit();
         let config = self.config;
+        loops::check_host(&config, gateway_address(&config).await).map_err(EndError::Loop)?;
         let ingress = Ingress::bind(&config).map_err(EndError::Bind)?;
         let names = config.peers.iter().map(|peer| (peer.key, peer.name.clone())).collect();
         let memory = Memory::open(&config.memory);
@@ -86,7 +93,11 @@ impl End {
         let (driver, tunnel) =
             Driver::start(role(&config.channel), pep, names).await.map_err(EndError::Start)?;
         let interception = if config.is_transparent() {
-            let rules = Rules::new(&config, ingress.transparent_ports());
+            let forwarding = Forwarding::here();
+            if let Some(warning) = forwarding.warning().filter(|_| config.intercept.is_some()) {
+                warn!("{warning}");
+            }
+            let rules = Rules::new(&config, ingress.transparent_ports()).on(forwarding);
             Some(Interception::start(&rules).map_err(EndError::Intercept)?)
         } else {
             None
@@ -95,9 +106,13 @@ impl End {
 
         let local = LocalSet::new();
         let mut drive = local.spawn_local(driver.run());
-        let to_peers = Peers { config: Rc::clone(&config), tunnel: tunnel.clone() };
-        let outward = local.spawn_local(take_in(ingress, to_peers.clone()));
-        let inward = local.spawn_local(let_out(to_peers));
+        let mut doors = ingress.addresses();
+        doors.extend(config.doors());
+        let loops = Rc::new(Loops::new(doors));
+        let switch = Rc::new(Switch::new(Rc::clone(&config), tunnel.clone(), Rc::clone(&loops)));
+        let outward = local.spawn_local(take_in(ingress, Rc::clone(&switch)));
+        let inward =
+            local.spawn_local(let_out(Peers { config: Rc::clone(&config), tunnel: tunnel.clone(), loops }));
         let remembering = local.spawn_local(Arc::clone(&memory).tend(tunnel.clone()));
         let outcome = local
             .run_until(async {
@@ -118,7 +133,7 @@ impl End {
         if outcome.is_ok() {
             local.run_until(tunnel.shut_down()).await;
         }
-        info!("{} stopped", config.role());
+        info!("{} stopped; {}", config.role(), switch.ways());
         outcome
     }
 }
@@ -128,56 +143,34 @@ impl End {
 struct Peers {
     config: Rc<Config>,
     tunnel: TunnelHandle,
+    loops: Rc<Loops>,
 }
 
 impl Peers {
-    /// The channel that leads to a connection's destination, if it is up.
-    fn channel_for(&self, arrival: &Arrival) -> Option<PeerId> {
-        let config = &self.config;
-        let named = arrival.peer.as_deref().and_then(|name| config.peer_named(name));
-        let behind = match arrival.open.destination {
-            Target::Address(address) => config.peer_around(address.ip()),
-            Target::Name { .. } => None,
-        };
-        let peer = behind.or(named).or_else(|| config.only_peer())?;
-        self.tunnel.peers().into_iter().find(|channel| channel.key == peer.key).map(|channel| channel.id)
-    }
-
     fn networks(&self, key: PublicKey) -> &[Prefix] {
         let peer: Option<&Peer> = self.config.peers.iter().find(|peer| peer.key == key);
         peer.map_or(&[], |peer| &peer.networks)
     }
 }
 
-/// Connections from here to the other end.
-async fn take_in(ingress: Ingress, peers: Peers) {
-    ingress
-        .serve(move |arrival| {
-            let peers = peers.clone();
-            async move {
-                let Arrival { dialect, open, .. } = &arrival;
-                let (dialect, shown) = (*dialect, Shown(&open.destination).to_string());
-                let Some(channel) = peers.channel_for(&arrival) else {
-                    debug!("{shown}: no channel to the end that leads there");
-                    return dialect.refuse(arrival.client, Refusal::Unreachable).await;
-                };
-                let greeting = match dialect {
-                    Dialect::Silent => None,
-                    Dialect::Socks5 | Dialect::HttpConnect => Some(dialect.accepted()),
-                };
-                let carried = peers.tunnel.carry(channel, &arrival.open, arrival.client, greeting).await;
-                if let Err((client, why)) = carried {
-                    debug!("{shown}: {why}");
-                    dialect.refuse(client, why).await;
-                }
-            }
-        })
-        .await;
+/// Connections from here, each its way.
+async fn take_in(ingress: Ingress, switch: Rc<Switch>) {
+    let serve = ingress.serve({
+        let switch = Rc::clone(&switch);
+        move |arrival| {
+            let switch = Rc::clone(&switch);
+            async move { switch.lead(arrival).await }
+        }
+    });
+    tokio::select! {
+        () = serve => {}
+        () = switch.watch() => {}
+    }
 }
 
 /// Connections from the other end to here.
 async fn let_out(peers: Peers) {
-    let exit = Rc::new(Exit::new(&peers.config));
+    let exit = Rc::new(Exit::new(&peers.config).without(Rc::clone(&peers.loops)));
     let mut flows = JoinSet::new();
     loop {
         let incoming = peers.tunnel.next_incoming().await;
@@ -187,6 +180,14 @@ async fn let_out(peers: Peers) {
 }
 
 async fn let_one_out(incoming: Incoming, exit: Rc<Exit>, peers: Peers) {
+    if incoming.open.source.is_some_and(|source| peers.loops.is_present(source.ip())) {
+        warn!(
+            "{}: refused, it comes from a client of this side: the other end takes in what this one makes; name fewer \
+             devices or networks in its [intercept]",
+            Shown(&incoming.open.destination)
+        );
+        return incoming.refuse(Refusal::NotAllowed);
+    }
     let outcome = tokio::select! {
         outcome = exit.connect(&incoming.open, peers.networks(incoming.peer)) => outcome,
         () = incoming.given_up() => return,
@@ -198,6 +199,15 @@ async fn let_one_out(incoming: Incoming, exit: Rc<Exit>, peers: Peers) {
             incoming.refuse(why);
         }
     }
+}
+
+/// Where a terminal's gateway is, if its name can be looked up at once; the driver tries again and again.
+async fn gateway_address(config: &Config) -> Option<SocketAddr> {
+    let (Channel::Terminal { gateway, .. }, Some(_)) = (&config.channel, &config.intercept) else {
+        return None;
+    };
+    let found = tokio::time::timeout(LOOK_UP_TIME, tokio::net::lookup_host(gateway.to_string())).await;
+    found.ok()?.ok()?.next()
 }
 
 fn role(channel: &Channel) -> driver::Role {
@@ -280,6 +290,7 @@ impl fmt::Display for EndError {
         match self {
             EndError::Key(error) => error.fmt(f),
             EndError::Controller(error) => error.fmt(f),
+            EndError::Loop(error) => error.fmt(f),
             EndError::Bind(error) => error.fmt(f),
             EndError::Start(error) => error.fmt(f),
             EndError::Intercept(error) => error.fmt(f),
@@ -291,3 +302,5 @@ impl std::error::Error for EndError {}
 
 /// Enough for a slow link whose rate was given too low.
 const LEAST_SEND_WINDOW: Bytes = Bytes::mib(4);
+/// For a name server that answers.
+const LOOK_UP_TIME: Duration = Duration::from_secs(2);

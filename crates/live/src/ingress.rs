@@ -31,9 +31,47 @@ pub struct Arrival {
     pub open: Open,
     /// How the client learns the outcome.
     pub dialect: Dialect,
+    /// How it came in.
+    pub entrance: Entrance,
     /// Name of the peer to carry it when the destination does not tell.
     pub peer: Option<String>,
     _place: OwnedSemaphorePermit,
+}
+
+/// Whether a client knows that it is connected to us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entrance {
+    /// It has connected to one of our addresses.
+    Door,
+    /// It believes to be connected to its destination.
+    Wire,
+}
+
+/// Why a client gets no connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Denial {
+    /// The destination, or the way to it.
+    Destination(Refusal),
+    /// There is no channel and the destination may only be reached through one.
+    NoChannel,
+    /// Its destination is this end itself.
+    Loop,
+}
+
+impl From<Refusal> for Denial {
+    fn from(why: Refusal) -> Self {
+        Denial::Destination(why)
+    }
+}
+
+impl fmt::Display for Denial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Denial::Destination(why) => why.fmt(f),
+            Denial::NoChannel => f.write_str("the channel is down, and connections there need it"),
+            Denial::Loop => f.write_str("this leads back into the proxy"),
+        }
+    }
 }
 
 /// How a client learns whether its destination was reached.
@@ -58,7 +96,8 @@ impl Dialect {
     }
 
     /// What to say to the client before hanging up (see [`tcp::farewell`]); nothing means a reset.
-    pub fn refused(self, why: Refusal) -> Vec<u8> {
+    pub fn refused(self, why: impl Into<Denial>) -> Vec<u8> {
+        let why = why.into();
         match self {
             Dialect::Silent => Vec::new(),
             Dialect::Socks5 => socks5::refused(why).to_vec(),
@@ -67,7 +106,7 @@ impl Dialect {
     }
 
     /// Tells the client that its destination cannot be reached, and ends the connection.
-    pub async fn refuse(self, client: TcpStream, why: Refusal) {
+    pub async fn refuse(self, client: TcpStream, why: impl Into<Denial>) {
         match self.refused(why) {
             word if word.is_empty() => tcp::reset(client),
             word => tcp::farewell(client, &word).await,
@@ -157,6 +196,11 @@ impl Ingress {
         ports
     }
 
+    /// Where all of them listen.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.doors.iter().map(|door| door.address).collect()
+    }
+
     /// What is listened on, for the line at the start: such as "socks5 127.0.0.1:1080".
     pub fn summary(&self) -> Vec<String> {
         let shown = |door: &Bound| match &door.kind {
@@ -238,9 +282,17 @@ async fn welcome(
     place: OwnedSemaphorePermit,
     classify: impl Fn(&Target) -> Class,
 ) -> Option<Arrival> {
+    let entrance = if matches!(kind, Kind::Transparent { .. }) { Entrance::Wire } else { Entrance::Door };
     let arrival = |client, destination, source, dialect| {
         let class = classify(&destination);
-        Some(Arrival { client, open: Open { destination, source, class }, dialect, peer, _place: place })
+        Some(Arrival {
+            client,
+            open: Open { destination, source, class },
+            dialect,
+            entrance,
+            peer,
+            _place: place,
+        })
     };
     match kind {
         Kind::Transparent { preserve_source } => match transparent::ends(&client, door) {

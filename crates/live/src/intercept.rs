@@ -5,6 +5,7 @@
 //! stop and a SIGKILL take the same way, and traffic flows directly again instead of into a hole.
 
 use std::fmt;
+use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener};
@@ -20,7 +21,7 @@ use std::time::{Duration, Instant};
 use nix::fcntl::{fcntl, FcntlArg, FdFlag};
 use tracing::error;
 
-pub use rules::Rules;
+pub use rules::{Forwarding, Rules};
 
 mod rules;
 
@@ -99,6 +100,38 @@ impl Interception {
                 return Err(InterceptError::Said("nft", format!("no table after {PATIENCE:?}")));
             }
         }
+    }
+}
+
+impl Forwarding {
+    /// What this host, or this network namespace, does now.
+    pub fn here() -> Forwarding {
+        let is_on = |file: &str| fs::read_to_string(file).is_ok_and(|text| text.trim() != "0");
+        Forwarding {
+            v4: is_on("/proc/sys/net/ipv4/ip_forward"),
+            v6: is_on("/proc/sys/net/ipv6/conf/all/forwarding"),
+        }
+    }
+
+    /// One line on what is missing and the command that changes it; `None` if nothing is.
+    pub fn warning(self) -> Option<String> {
+        let has_ipv6 = families().len() > 1;
+        let missing = [
+            ("IPv4", "net.ipv4.ip_forward=1", !self.v4),
+            ("IPv6", "net.ipv6.conf.all.forwarding=1", !self.v6 && has_ipv6),
+        ];
+        let missing: Vec<_> = missing.into_iter().filter(|&(.., is_missing)| is_missing).collect();
+        let all = |part: fn(&(&'static str, &'static str, bool)) -> &'static str, between: &str| {
+            missing.iter().map(part).collect::<Vec<_>>().join(between)
+        };
+        (!missing.is_empty()).then(|| {
+            format!(
+                "this host does not forward {}: when this program ends, connections of its clients end with it \
+                 instead of taking their usual way; `sysctl -w {}` changes that",
+                all(|one| one.0, " and "),
+                all(|one| one.1, " ")
+            )
+        })
     }
 }
 

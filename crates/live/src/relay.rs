@@ -8,6 +8,7 @@ use skyhaul_pep::frame::{Open, Refusal};
 use skyhaul_pep::{FlowId, PeerId, Read};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
+use std::future::Future;
 use std::io::{self, IoSlice};
 use std::rc::Rc;
 use tokio::io::Interest;
@@ -135,6 +136,21 @@ impl TunnelHandle {
         client: TcpStream,
         greeting: Option<&[u8]>,
     ) -> Result<(), (TcpStream, Refusal)> {
+        self.carry_unless(peer, open, client, greeting, std::future::pending()).await
+    }
+
+    /// As [`carry`](Self::carry); the wait for the destination ends when `leave` completes, and the flow is given up.
+    ///
+    /// # Errors
+    /// Hands the client back when its destination cannot be reached, or not in time, and nothing was said to it yet.
+    pub async fn carry_unless(
+        &self,
+        peer: PeerId,
+        open: &Open,
+        client: TcpStream,
+        greeting: Option<&[u8]>,
+        leave: impl Future<Output = ()>,
+    ) -> Result<(), (TcpStream, Refusal)> {
         let opened = self.0.tunnel.borrow_mut().open(peer, open);
         let flow = match opened {
             Ok(flow) => flow,
@@ -148,6 +164,7 @@ impl TunnelHandle {
             let verdict = tokio::select! {
                 verdict = held.verdict() => verdict,
                 _ = error_on(&client) => return Ok(()),
+                () = leave => Err(Refusal::Unreachable),
             };
             if let Err(why) = verdict {
                 return Err((client, why));
@@ -164,7 +181,7 @@ impl TunnelHandle {
 /// Pieces joined in one write to the TCP connection.
 const PIECES: usize = 64;
 /// Bytes read from the TCP connection at once.
-const READ: usize = 64 * 1024;
+pub(crate) const READ: usize = 64 * 1024;
 
 thread_local! {
     /// One buffer for the reads of a thread.
@@ -172,7 +189,7 @@ thread_local! {
 }
 
 /// Reads up to `room` bytes; none at the end of the stream.
-fn try_read(stream: &TcpStream, room: usize) -> io::Result<Bytes> {
+pub(crate) fn try_read(stream: &TcpStream, room: usize) -> io::Result<Bytes> {
     SCRATCH.with_borrow_mut(|scratch| {
         scratch.clear();
         scratch.reserve(READ);
@@ -296,7 +313,7 @@ impl Held {
 }
 
 /// Completes when the connection has failed: reset by the client, or timed out.
-async fn error_on(stream: &TcpStream) -> io::Error {
+pub(crate) async fn error_on(stream: &TcpStream) -> io::Error {
     loop {
         match stream.ready(Interest::ERROR).await {
             Ok(ready) if ready.is_error() => match stream.take_error() {
@@ -310,7 +327,7 @@ async fn error_on(stream: &TcpStream) -> io::Error {
 }
 
 /// Writes all pieces, several per system call.
-async fn write_all(stream: &TcpStream, pieces: &mut VecDeque<Bytes>) -> io::Result<()> {
+pub(crate) async fn write_all(stream: &TcpStream, pieces: &mut VecDeque<Bytes>) -> io::Result<()> {
     while !pieces.is_empty() {
         let written = {
             let slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();

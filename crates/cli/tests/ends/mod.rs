@@ -68,12 +68,28 @@ impl Site {
         let scenario = Scenario::parse(link, "test link").expect("the scenario is correct");
         let link = hosts.link(&scenario, 1).expect("root may make a TUN device");
         for host in [&hosts.terminal, &hosts.gateway] {
-            host.sysctl("net.ipv4.ip_forward", "0").expect("root may");
-            host.sysctl("net.ipv6.conf.all.forwarding", "0").expect("root may");
+            forward(host, "0");
         }
         let folder = tempfile::tempdir().expect("a temporary folder");
         let pair = plan().write(folder.path(), Replace::Never).expect("the plan is correct");
         Site { hosts, folder, pair, _link: link }
+    }
+
+    /// Terminal and gateway pass on what is for others, as routers do.
+    pub fn forward(&self) {
+        for host in [&self.hosts.terminal, &self.hosts.gateway] {
+            forward(host, "1");
+        }
+    }
+
+    /// Changes the config files: `edit` gets and returns the text of each.
+    pub fn configure(&self, terminal: impl Fn(String) -> String, gateway: impl Fn(String) -> String) {
+        let change = |file: &Path, edit: &dyn Fn(String) -> String| {
+            let text = fs::read_to_string(file).expect("a config");
+            fs::write(file, edit(text)).expect("written");
+        };
+        change(&self.pair.terminal, &terminal);
+        change(&self.pair.gateway, &gateway);
     }
 
     pub fn terminal(&self) -> Process {
@@ -103,6 +119,12 @@ impl Site {
         }
         ways
     }
+}
+
+/// Switches forwarding at a host on (`"1"`) or off (`"0"`).
+pub fn forward(host: &Namespace, on: &str) {
+    host.sysctl("net.ipv4.ip_forward", on).expect("root may");
+    host.sysctl("net.ipv6.conf.all.forwarding", on).expect("root may");
 }
 
 /// Transparent in both directions, with proxies for the client.
@@ -157,6 +179,13 @@ impl Process {
 
     pub fn send(&self, signal: Signal) {
         kill(Pid::from_raw(self.child.id() as i32), signal).expect("the process is there");
+    }
+
+    /// Ends the process by SIGTERM and returns all it has said, with its counts in the last line.
+    pub fn finish(mut self) -> String {
+        self.send(Signal::SIGTERM);
+        self.child.wait().expect("it is our child");
+        self.said()
     }
 
     /// Ends the process by a signal and waits for it; true if it ended by itself and well.

@@ -7,11 +7,12 @@ use skyhaul_cc::registry;
 use skyhaul_cc::units::{parse_duration, Bytes};
 use skyhaul_pep::frame::Class;
 
+use super::loops;
 use super::reader::{ConfigError, Entry, File, Place, Section};
 use super::rollback::{destination, rollback};
 use super::{
     Channel, Config, Destinations, Door, Dscp, Egress, Forward, HostPort, Intercept, Limits, Link,
-    PathMemory, Peer, Ports, Prefix, Priorities, Priority, Role, Wire, DEFAULT_CONNECT_TIMEOUT,
+    PathMemory, Peer, Ports, Prefix, Priorities, Priority, Role, Rollback, Wire, DEFAULT_CONNECT_TIMEOUT,
     DEFAULT_CONTROLLER, DEFAULT_DENY, DEFAULT_FLOWS, DEFAULT_MEMORY, DEFAULT_MTU, DEFAULT_ROUTE_MARK,
     DEFAULT_RTT,
 };
@@ -38,18 +39,21 @@ pub fn config(file: &File<'_>, path: &Path, role: Role) -> Result<Config, Config
         Some(entry) => Some(intercept(entry.section()?)?),
         None => None,
     };
-    let doors = Doors { file, peers: &peers, role };
+    let rollback = rollback(top.section("rollback")?)?;
+    let doors = Doors { peers: &peers, channel: &channel, rollback: &rollback, file, role };
     let socks5 = doors.read_all(&mut top, "socks5")?;
     let http_connect = doors.read_all(&mut top, "http_connect")?;
-    let forward = top.sections("forward")?.into_iter().map(|s| doors.forward(s)).collect::<Result<_, _>>()?;
+    let forwards = top.sections("forward")?;
+    let places: Vec<Place> = forwards.iter().map(Section::place).collect();
+    let forward = forwards.into_iter().map(|s| doors.forward(s)).collect::<Result<_, _>>()?;
     let rules = top.sections("priority")?.into_iter().map(|s| priority(file, s)).collect::<Result<_, _>>()?;
-    let rollback = rollback(top.section("rollback")?)?;
     let destinations = top.sections("destination")?.into_iter().map(destination).collect::<Result<_, _>>()?;
     let egress = egress(top.section("egress")?)?;
     let limits = limits(top.section("limits")?)?;
     let memory = memory(top.section("memory")?, folder)?;
     top.close()?;
-    Ok(Config {
+    let config = Config {
+        file: path.to_owned(),
         channel,
         wire,
         secret_file,
@@ -65,7 +69,9 @@ pub fn config(file: &File<'_>, path: &Path, role: Role) -> Result<Config, Config
         egress,
         limits,
         memory,
-    })
+    };
+    loops::check(file, &config, &places)?;
+    Ok(config)
 }
 
 fn channel(mut section: Section<'_, '_>, role: Role) -> Result<(Channel, Wire), ConfigError> {
@@ -187,6 +193,8 @@ fn priority(file: &File<'_>, mut section: Section<'_, '_>) -> Result<Priority, C
 struct Doors<'a, 'f> {
     file: &'a File<'f>,
     peers: &'a [Peer],
+    channel: &'a Channel,
+    rollback: &'a Rollback,
     role: Role,
 }
 
@@ -204,8 +212,15 @@ impl Doors<'_, '_> {
     }
 
     fn door(&self, section: &mut Section<'_, '_>) -> Result<Door, ConfigError> {
-        let listen =
-            section.required("listen", SOCKET, |entry| entry.text(SOCKET, |text| text.parse().ok()))?;
+        let listen = section.required("listen", SOCKET, |entry| {
+            let taken = entry.wants(loops::NOT_THE_CHANNELS);
+            let listen = entry.text(SOCKET, |text| text.parse().ok())?;
+            if loops::is_channels(listen, self.channel, self.rollback) {
+                Err(taken)
+            } else {
+                Ok(listen)
+            }
+        })?;
         // A terminal has one peer and no choice.
         let peer = match self.role {
             Role::Terminal => None,

@@ -176,6 +176,40 @@ fn the_first_destination_that_fits_says_whether_the_channel_is_used() {
 }
 
 #[test]
+fn what_would_lead_into_itself_is_refused() {
+    for (lines, wanted) in [
+        (
+            "[[socks5]]\nlisten = \"10.77.1.1:1080\"\n[[forward]]\nlisten = \"127.0.0.1:22\"\nto = \"10.77.1.1:1080\"",
+            "line 8: forward: found a forward to 10.77.1.1:1080, where this end itself listens, expected a",
+        ),
+        (
+            "[[http_connect]]\nlisten = \"[::]:8080\"\n[[forward]]\nlisten = \"127.0.0.1:22\"\nto = \"127.0.0.1:8080\"",
+            "line 8: forward: found a forward to 127.0.0.1:8080, where this end itself listens",
+        ),
+        (
+            "[[forward]]\nlisten = \"[::1]:22\"\nto = \"[::1]:22\"",
+            "line 6: forward: found a forward to [::1]:22, where this end itself listens",
+        ),
+        (
+            "[[forward]]\nlisten = \"[::1]:22\"\nto = \"10.77.0.2:4433\"",
+            "line 6: forward: found a forward to 10.77.0.2:4433, which is the channel's own port, expected a",
+        ),
+        (
+            "[[socks5]]\nlisten = \"10.77.0.2:4433\"",
+            "line 7: socks5.listen: found \"10.77.0.2:4433\", expected another address or port than the channel's",
+        ),
+    ] {
+        let error = complaint(lines);
+        assert!(error.contains(wanted), "for {lines:?}:\n found    {error}\n expected {wanted}");
+    }
+    let taken = gateway("[[socks5]]\nlisten = \"10.0.0.1:4433\"\n").unwrap_err().to_string();
+    assert!(taken.contains("line 10: socks5.listen: found \"10.0.0.1:4433\", expected another"), "{taken}");
+    gateway("[[socks5]]\nlisten = \"10.0.0.1:4433\"\n[rollback]\ncarriage = false\n").unwrap();
+    terminal("[[forward]]\nlisten = \"127.0.0.1:22\"\nto = \"localhost:22\"\n").unwrap();
+    terminal("[[forward]]\nlisten = \"127.0.0.1:2222\"\nto = \"127.0.0.1:22\"\n").unwrap();
+}
+
+#[test]
 fn this_host_and_its_link_are_out_of_reach_by_default() {
     let egress = terminal("").unwrap().egress;
     for denied in

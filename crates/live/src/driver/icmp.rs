@@ -75,6 +75,14 @@ pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
+/// An address as a socket bound to `own` sends to it: one of both families shows IPv4 as mapped addresses.
+pub(super) fn as_seen_by(own: SocketAddr, remote: SocketAddr) -> SocketAddr {
+    match (own, remote) {
+        (SocketAddr::V6(_), SocketAddr::V4(v4)) => SocketAddr::from((v4.ip().to_ipv6_mapped(), v4.port())),
+        _ => remote,
+    }
+}
+
 /// Decides when closed ports mean that a peer is gone.
 #[derive(Debug, Default)]
 pub(super) struct Departures {

@@ -13,6 +13,7 @@ use socket::Socket;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -113,6 +114,12 @@ impl TunnelHandle {
         self.0.tunnel.borrow().standing(peer)
     }
 
+    /// Completes when a channel comes up, goes down, or fares otherwise than before.
+    pub fn changed(&self) -> impl Future<Output = ()> + '_ {
+        // This one hears of every change from now on, not only from its first poll on.
+        self.0.peers_changed.notified()
+    }
+
     /// Figures of a channel, while it exists.
     pub fn stats(&self, peer: PeerId) -> Option<ChannelStats> {
         self.0.tunnel.borrow().stats(peer)
@@ -199,7 +206,14 @@ impl Driver {
             Role::Connect { gateway, bind } => {
                 let bind = match bind {
                     Some(address) => address,
-                    None => icmp::any_address_for(look_up(&gateway).await?),
+                    None => match look_up(&gateway).await {
+                        Ok(remote) => icmp::any_address_for(remote),
+                        // It may have an address later, of either family.
+                        Err(error) => {
+                            warn!("{error}; trying again");
+                            either_family()
+                        }
+                    },
                 };
                 let client =
                     Client { gateway, peer: None, next: Time::ZERO, pause: FIRST_PAUSE, is_up: false };
@@ -338,6 +352,8 @@ impl Driver {
         }
         match look_up(&client.gateway).await {
             Ok(remote) => {
+                let own = self.socket.local_addr();
+                let remote = own.map_or(remote, |own| icmp::as_seen_by(own, remote));
                 let mut tunnel = self.shared.tunnel.borrow_mut();
                 match tunnel.connect(now, remote) {
                     Ok(peer) => {
@@ -481,6 +497,15 @@ impl Driver {
             client.next = now + client.pause;
             client.pause = (client.pause * 2).min(LONGEST_PAUSE);
         }
+    }
+}
+
+/// Where to listen when the other end's family is not known: for both, on a host that has both.
+fn either_family() -> SocketAddr {
+    let both = SocketAddr::from(([0u16; 8], 0));
+    match std::net::UdpSocket::bind(both) {
+        Ok(_) => both,
+        Err(_) => SocketAddr::from(([0, 0, 0, 0], 0)),
     }
 }
 

@@ -3,6 +3,7 @@
 use skyhaul_pep::frame::{Refusal, Target};
 
 pub use super::dialogue::Parsed;
+use super::Denial;
 use crate::config::HostPort;
 
 /// The response to a request that succeeded.
@@ -51,8 +52,18 @@ pub fn parse(bytes: &[u8]) -> Parsed<Target> {
 }
 
 /// The response to a request that failed, with the reason as a Proxy-Status field (RFC 9209 §2.3).
-pub fn refused(why: Refusal) -> Vec<u8> {
+pub fn refused(why: impl Into<Denial>) -> Vec<u8> {
+    let why = why.into();
     let (status, error) = match why {
+        Denial::NoChannel => ("503 Service Unavailable", "destination_unavailable"),
+        Denial::Loop => ("502 Bad Gateway", "proxy_loop_detected"),
+        Denial::Destination(why) => refused_there(why),
+    };
+    response(status, Some((error, why)))
+}
+
+fn refused_there(why: Refusal) -> (&'static str, &'static str) {
+    match why {
         Refusal::Refused => ("502 Bad Gateway", "connection_refused"),
         Refusal::Unreachable => ("502 Bad Gateway", "destination_ip_unroutable"),
         Refusal::TimedOut => ("504 Gateway Timeout", "connection_timeout"),
@@ -60,8 +71,7 @@ pub fn refused(why: Refusal) -> Vec<u8> {
         Refusal::NotAllowed => ("403 Forbidden", "destination_ip_prohibited"),
         Refusal::Busy => ("503 Service Unavailable", "connection_limit_reached"),
         Refusal::Failed => ("502 Bad Gateway", "proxy_internal_error"),
-    };
-    response(status, Some((error, why)))
+    }
 }
 
 /// Length of the head with the empty line that ends it. RFC 9112 §2.2 allows a bare LF as line end.
@@ -90,7 +100,7 @@ fn judge_method(head: &[u8]) -> Parsed<Target> {
     Parsed::Rejected(response("400 Bad Request", None))
 }
 
-fn response(status: &str, why: Option<(&str, Refusal)>) -> Vec<u8> {
+fn response(status: &str, why: Option<(&str, Denial)>) -> Vec<u8> {
     let body = why.map_or_else(String::new, |(_, why)| format!("{why}\n"));
     let reason =
         why.map_or_else(String::new, |(error, _)| format!("Proxy-Status: skyhaul; error={error}\r\n"));
@@ -149,7 +159,11 @@ mod tests {
             (Refusal::NoSuchName, "HTTP/1.1 502"),
             (Refusal::NotAllowed, "HTTP/1.1 403"),
             (Refusal::Busy, "HTTP/1.1 503"),
-        ] {
+        ]
+        .map(|(why, wanted)| (Denial::from(why), wanted))
+        .into_iter()
+        .chain([(Denial::NoChannel, "HTTP/1.1 503"), (Denial::Loop, "HTTP/1.1 502")])
+        {
             let text = String::from_utf8(refused(why)).unwrap();
             assert!(text.starts_with(wanted) && text.contains("Proxy-Status: skyhaul; error="), "{text}");
             let (head, body) = text.split_once("\r\n\r\n").unwrap();

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use skyhaul_pep::frame::{Refusal, Target};
 
 pub use super::dialogue::Parsed;
+use super::Denial;
 use crate::config::HostPort;
 
 /// Our choice of method: none required (RFC 1928 §3).
@@ -45,7 +46,13 @@ pub fn parse_request(bytes: &[u8]) -> Parsed<Target> {
 }
 
 /// The reply to a request that failed (RFC 1928 §6).
-pub fn refused(why: Refusal) -> [u8; 10] {
+pub fn refused(why: impl Into<Denial>) -> [u8; 10] {
+    let why = match why.into() {
+        Denial::Destination(why) => why,
+        // The network is unreachable, as far as this client may use it.
+        Denial::NoChannel => Refusal::Unreachable,
+        Denial::Loop => Refusal::NotAllowed,
+    };
     reply(match why {
         Refusal::Refused => 0x05,
         Refusal::Unreachable => 0x03,

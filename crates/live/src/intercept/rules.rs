@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::config::{Config, Intercept, Ports, Prefix, Role};
+use crate::config::{Config, Destination, Intercept, Ports, Preference, Prefix, Role};
 use crate::ingress::TransparentPorts;
 
 /// What nft and ip are to be told.
@@ -15,6 +15,19 @@ pub struct Rules {
     /// New connections to take, and the listeners to lead them to; without it only the packets of connections that
     /// we made under other hosts' addresses come to us.
     pub arrivals: Option<(Intercept, TransparentPorts)>,
+    /// Connections that these send past the channel are left alone, where this host forwards.
+    pub destinations: Vec<Destination>,
+    /// What this host does with packets that are left alone.
+    pub forwarding: Forwarding,
+}
+
+/// Whether a host passes packets on that are for others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Forwarding {
+    /// IPv4 (`net.ipv4.ip_forward`).
+    pub v4: bool,
+    /// IPv6 (`net.ipv6.conf.all.forwarding`).
+    pub v6: bool,
 }
 
 impl Rules {
@@ -26,7 +39,18 @@ impl Rules {
             }
             (intercept, ports)
         });
-        Rules { role: config.role(), mark: config.limits.route_mark, arrivals }
+        Rules {
+            role: config.role(),
+            mark: config.limits.route_mark,
+            arrivals,
+            destinations: config.destinations.0.clone(),
+            forwarding: Forwarding::default(),
+        }
+    }
+
+    /// The same on a host that forwards so.
+    pub fn on(self, forwarding: Forwarding) -> Rules {
+        Rules { forwarding, ..self }
     }
 
     /// Name of the nft table, in family inet.
@@ -41,7 +65,7 @@ impl fmt::Display for Rules {
         let table = self.table();
         let mark = self.mark;
         write!(f, "add table inet {table} {{ flags owner ; }}")?;
-        write!(f, "; add chain inet {table} arrivals")?;
+        write!(f, "; add chain inet {table} arrivals; add chain inet {table} taken")?;
         write!(
             f,
             "; add chain inet {table} prerouting {{ type filter hook prerouting priority mangle ; policy accept ; }}"
@@ -58,16 +82,28 @@ impl fmt::Display for Rules {
             "; add rule inet {table} prerouting iifname {} tcp flags & (fin|syn|rst|ack) == syn jump arrivals",
             set(intercept.interfaces.iter().map(|name| format!("\"{name}\"")))
         )?;
-        let mut rule = |text: String| write!(f, "; add rule inet {table} arrivals {text}");
-        rule("fib daddr type { local, broadcast, anycast, multicast } return".to_owned())?;
+        let mut rule = |chain: &str, text: String| write!(f, "; add rule inet {table} {chain} {text}");
+        let arrivals = "arrivals";
+        rule(arrivals, "fib daddr type { local, broadcast, anycast, multicast } return".to_owned())?;
         for block in disjoint(&intercept.exclude) {
             let family = family(block);
-            rule(format!("{family} saddr {block} return"))?;
-            rule(format!("{family} daddr {block} return"))?;
+            rule(arrivals, format!("{family} saddr {block} return"))?;
+            rule(arrivals, format!("{family} daddr {block} return"))?;
         }
         if !intercept.ports.is_empty() {
-            rule(format!("tcp dport != {} return", set(merged(&intercept.ports).iter())))?;
+            rule(arrivals, format!("tcp dport != {} return", set(merged(&intercept.ports).iter())))?;
         }
+        for (verdict, destination) in self.left_alone() {
+            for (is_ipv4, forwards, nfproto) in
+                [(true, self.forwarding.v4, "ipv4"), (false, self.forwarding.v6, "ipv6")]
+            {
+                let Some(matches) = of_family(destination, is_ipv4, nfproto).filter(|_| forwards) else {
+                    continue;
+                };
+                rule(arrivals, format!("{matches} {verdict}"))?;
+            }
+        }
+        rule(arrivals, "goto taken".to_owned())?;
         for (is_ipv4, nfproto, target) in [
             (true, "ipv4", ports.v4.map(|port| format!("ip to 127.0.0.1:{port}"))),
             (false, "ipv6", ports.v6.map(|port| format!("ip6 to [::1]:{port}"))),
@@ -80,10 +116,39 @@ impl fmt::Display for Rules {
                 None => continue,
             };
             let Some(target) = target else { continue };
-            rule(format!("{of_family} meta l4proto tcp tproxy {target} meta mark set {mark} accept"))?;
+            rule(
+                "taken",
+                format!("{of_family} meta l4proto tcp tproxy {target} meta mark set {mark} accept"),
+            )?;
         }
         Ok(())
     }
+}
+
+impl Rules {
+    /// What the destinations say to intercepted connections, in their order, up to the last that sends any past the
+    /// channel: nothing needs to be told apart after that.
+    fn left_alone(&self) -> impl Iterator<Item = (&'static str, &Destination)> {
+        let is_never = |one: &Destination| one.channel == Preference::Never;
+        let last = self.destinations.iter().rposition(is_never).map_or(0, |last| last + 1);
+        let verdict = move |one| if is_never(one) { "return" } else { "goto taken" };
+        self.destinations[..last].iter().map(move |one| (verdict(one), one))
+    }
+}
+
+/// What a packet of one family must be like to fit a destination; `None` if none can.
+fn of_family(destination: &Destination, is_ipv4: bool, nfproto: &str) -> Option<String> {
+    let blocks = disjoint(&destination.blocks()?);
+    let own: Vec<_> = blocks.iter().filter(|block| block.is_ipv4() == is_ipv4).collect();
+    let place = match own.first() {
+        Some(&&block) => format!("{} daddr {}", family(block), set(own.iter())),
+        None if blocks.is_empty() => format!("meta nfproto {nfproto}"),
+        None => return None,
+    };
+    if destination.ports.is_empty() {
+        return Some(place);
+    }
+    Some(format!("{place} tcp dport {}", set(merged(&destination.ports).iter())))
 }
 
 fn family(block: Prefix) -> &'static str {
@@ -125,6 +190,7 @@ fn merged(ports: &[Ports]) -> Vec<Ports> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Place;
     use proptest::prelude::*;
 
     fn intercept() -> Intercept {
@@ -139,7 +205,17 @@ mod tests {
 
     fn text(intercept: Intercept) -> String {
         let ports = TransparentPorts { v4: Some(4001), v6: Some(4002) };
-        Rules { role: Role::Terminal, mark: 77, arrivals: Some((intercept, ports)) }.to_string()
+        rules(intercept, ports, &[]).to_string()
+    }
+
+    fn rules(intercept: Intercept, ports: TransparentPorts, destinations: &[Destination]) -> Rules {
+        Rules {
+            role: Role::Terminal,
+            mark: 77,
+            arrivals: Some((intercept, ports)),
+            destinations: destinations.to_vec(),
+            forwarding: Forwarding::default(),
+        }
     }
 
     #[test]
@@ -161,7 +237,9 @@ mod tests {
 
     #[test]
     fn without_interception_only_our_own_connections_come_back_to_us() {
-        let text = Rules { role: Role::Gateway, mark: 77, arrivals: None }.to_string();
+        let rules =
+            Rules { arrivals: None, role: Role::Gateway, ..rules(intercept(), Default::default(), &[]) };
+        let text = rules.to_string();
         assert!(text.contains("socket transparent 1 meta mark set 77"), "{text}");
         assert!(!text.contains("tproxy"), "{text}");
     }
@@ -175,6 +253,39 @@ mod tests {
         assert!(at("tcp dport != { 80-90, 443 } return") < at("tproxy"));
         assert!(at("ip daddr 10.9.0.0/16 return") < at("tproxy"));
         assert!(at("ip6 saddr fd00::1/128 return") < at("tproxy"));
+    }
+
+    #[test]
+    fn what_never_uses_the_channel_is_left_alone_where_this_host_forwards() {
+        let place = |block: &str| Place::Block(block.parse().unwrap());
+        let one = |to: &[Place], ports: &[&str], channel| Destination {
+            to: to.to_vec(),
+            ports: ports.iter().map(|range| range.parse().unwrap()).collect(),
+            channel,
+        };
+        let destinations = [
+            one(&[place("10.9.1.0/24")], &[], Preference::Require),
+            one(&[place("10.9.0.0/16"), place("fd09::/16")], &["25", "80"], Preference::Never),
+            one(&[Place::Domain("example.net".to_owned())], &[], Preference::Never),
+            one(&[], &["6000-6063"], Preference::Never),
+            one(&[place("10.8.0.0/16")], &[], Preference::Prefer),
+        ];
+        let ports = TransparentPorts { v4: Some(4001), v6: Some(4002) };
+        let rules = rules(intercept(), ports, &destinations);
+        let text = rules.clone().on(Forwarding { v4: true, v6: false }).to_string();
+        let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part} not in {text}"));
+        let first = at("arrivals ip daddr { 10.9.1.0/24 } goto taken");
+        let second = at("arrivals ip daddr { 10.9.0.0/16 } tcp dport { 25, 80 } return");
+        let third = at("arrivals meta nfproto ipv4 tcp dport { 6000-6063 } return");
+        assert!(first < second && second < third && third < at("arrivals goto taken"), "{text}");
+        assert!(!text.contains("fd09") && !text.contains("nfproto ipv6 tcp"), "IPv6 would be lost: {text}");
+        assert!(!text.contains("10.8.0.0"), "nothing to tell apart after the last: {text}");
+        assert!(rules
+            .clone()
+            .on(Forwarding { v4: true, v6: true })
+            .to_string()
+            .contains("fd09::/16 } tcp dport"));
+        assert!(!rules.to_string().contains("10.9."), "nothing is left alone that would be lost");
     }
 
     proptest! {
