@@ -41,6 +41,7 @@ enum Command {
     Gateway(commands::gateway::Args),
     Pair(commands::pair::Args),
     Paths(commands::paths::Args),
+    Kernel(commands::kernel::Args),
     List(commands::list::Args),
     Replay(commands::replay::Args),
 }
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
         Command::Gateway(args) => commands::gateway::run(args),
         Command::Pair(args) => commands::pair::run(args),
         Command::Paths(args) => commands::paths::run(args),
+        Command::Kernel(args) => commands::kernel::run(args),
         Command::List(args) => commands::list::run(args),
         Command::Replay(args) => commands::replay::run(args),
     });

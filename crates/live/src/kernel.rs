@@ -3,7 +3,11 @@
 //! sets the window and, where a law needs it, the pace.
 //!
 //! - [`probe`] says what this kernel can do and what is missing;
-//! - [`Installed`] registers controllers for as long as it lives, for the lab.
+//! - [`Installed`] registers controllers for as long as it lives, for the lab;
+//! - [`pins`] installs them until they are removed, through files on bpffs;
+//! - [`route`] sends the connections to a prefix through one of them and remembers how to undo that;
+//! - [`paths`] and [`watch`] show what controllers have learnt and what they do;
+//! - [`undo`] takes everything back.
 //!
 //! Built without the feature `bpf` there are no controllers, and everything here says so.
 
@@ -17,9 +21,16 @@ use std::str::FromStr;
 mod load;
 #[cfg(feature = "bpf")]
 mod load;
+pub mod namespaces;
 #[cfg(feature = "bpf")]
 mod objects;
+pub mod paths;
+pub mod pins;
 pub mod probe;
+pub mod route;
+mod state;
+pub mod undo;
+pub mod watch;
 
 /// A controller for the kernel's TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,6 +55,11 @@ impl Law {
     /// All of them.
     pub const ALL: [Law; 7] =
         [Law::Hybla, Law::Veno, Law::Enhanced, Law::Hswa, Law::Hybic, Law::Boost, Law::Skyhaul];
+
+    /// Those that this program has; none without the feature `bpf`.
+    pub fn built() -> Vec<Law> {
+        Law::ALL.into_iter().filter(|law| load::is_built(*law)).collect()
+    }
 
     /// As commands, schemes and files in `bpf/` call it.
     pub fn name(self) -> &'static str {

@@ -5,6 +5,7 @@ pub mod demo;
 mod end;
 pub mod faults;
 pub mod gateway;
+pub mod kernel;
 pub mod link;
 pub mod list;
 pub mod pair;

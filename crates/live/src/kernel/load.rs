@@ -16,8 +16,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+pub use maps::{clear, paths, watch};
+pub use pinned::{install, remove, running};
+
+mod maps;
+mod pinned;
+
 /// Maps that all controllers share: learnt paths, events, and whether anybody wants these.
-pub const SHARED: [&str; 3] = ["sky_paths", "sky_events", "sky_watched"];
+const SHARED: [&str; 3] = [PATHS, EVENTS, WATCHED];
+const PATHS: &str = "sky_paths";
+const EVENTS: &str = "sky_events";
+const WATCHED: &str = "sky_watched";
 /// Where a controller keeps what the loader may set: `struct tun`, whose first field is `abi4`.
 const TUNABLES: &str = ".rodata.tun";
 /// TCP_CONG_NON_RESTRICTED of the kernel's net/tcp.h: everybody may choose the controller.
@@ -42,6 +51,11 @@ pub fn abilities() -> Option<Abilities> {
     let links = types.type_by_name::<types::Func<'_>>("bpf_struct_ops_link_create").is_some();
     drop(said);
     Some(Abilities { links, cong_control_arguments: u32::try_from(hook.len()).ok()? })
+}
+
+/// Whether this program has the object of `law`.
+pub fn is_built(law: Law) -> bool {
+    objects::find(law).is_some()
 }
 
 /// How to load.
@@ -165,11 +179,15 @@ impl Loaded {
         }
     }
 
-    /// The kernel's number of the map with the operations.
-    fn map_id(&self) -> Option<u32> {
+    /// The map with the operations.
+    fn operations(&self) -> Option<libbpf_rs::Map<'_>> {
         let wanted = operations(self.law);
-        let map = self.object.maps().find(|map| map.name() == OsStr::new(&wanted))?;
-        libbpf_rs::MapInfo::new(map.as_fd()).ok().map(|info| info.info.id)
+        self.object.maps().find(|map| map.name() == OsStr::new(&wanted))
+    }
+
+    /// The kernel's number of that map.
+    fn map_id(&self) -> Option<u32> {
+        libbpf_rs::MapInfo::new(self.operations()?.as_fd()).ok().map(|info| info.info.id)
     }
 
     /// Whether `map_id` belongs to the same code.
@@ -239,6 +257,18 @@ fn registered_link(law: Law) -> Option<(OwnedFd, u32)> {
         // SAFETY: the kernel has just given us this descriptor.
         Some((unsafe { OwnedFd::from_raw_fd(fd) }, operations.map_id))
     })
+}
+
+/// Has the kernel count calls and run time of all BPF programs until the descriptor is closed.
+pub fn count_run_time() -> Result<OwnedFd, KernelError> {
+    // SAFETY: takes a number and returns a descriptor or an error.
+    let fd = unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) };
+    if fd < 0 {
+        let error = std::io::Error::last_os_error();
+        return Err(KernelError::Request(format!("the kernel does not count BPF run time: {error}")));
+    }
+    // SAFETY: the kernel has just given us this descriptor.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Collects what libbpf prints, for as long as it lives.

@@ -1,0 +1,219 @@
+//! `skyhaul kernel` on the running kernel. These tests need root and a kernel with BTF, and say so when they skip.
+
+mod kernel_host;
+
+use kernel_host::{complaint, text, Cable, Host, FAR};
+use serde_json::Value;
+use skyhaul_live::kernel::Law;
+
+/// Enough for many rounds, little enough for a busy machine.
+const BYTES: usize = 4 << 20;
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).expect("JSON")
+}
+
+#[test]
+fn needs_root_every_controller_carries_connections_and_leaves_no_trace() {
+    let Some(host) = Host::new() else { return };
+    let cable = Cable::new();
+    let routes = cable.routes();
+    host.good(&["install"]);
+    let list = json(&host.good(&["list", "--format", "json"]));
+    for law in Law::built() {
+        let row = list.as_array().and_then(|rows| rows.iter().find(|row| row["name"] == law.name()));
+        let row = row.unwrap_or_else(|| panic!("{law} is not in {list}"));
+        assert_eq!(
+            (&row["installed"], &row["registered"]),
+            (&Value::Bool(true), &Value::Bool(true)),
+            "{law}"
+        );
+        assert_eq!(row["for_everybody"], false, "{law}: nobody asked for that");
+
+        for (family, makes) in [(0, true), (0, false), (1, true), (1, false)] {
+            let printed = host.good_in(&cable.near, &["route", FAR[family], law.name(), "--initcwnd", "20"]);
+            assert!(printed.contains(&format!("congctl {} initcwnd 20", law.algorithm())), "{printed}");
+            cable.transfer(family, makes, BYTES, || {
+                let connections = cable.connections();
+                let named = connections.split_whitespace().any(|word| word == law.algorithm());
+                assert!(named, "{law}, {}: {connections}", FAR[family]);
+            });
+        }
+    }
+    // A host within the cable's network got routes of its own; they go again, from another namespace too.
+    assert_ne!(cable.routes(), routes);
+    let removed = host.good(&["remove"]);
+    for law in Law::built() {
+        assert!(removed.contains(&format!("{law} ({}) removed", law.algorithm())), "{removed}");
+    }
+    assert_eq!(cable.routes(), routes);
+    host.is_as_before();
+    assert!(host.good(&["remove"]).contains("nothing is installed"));
+}
+
+#[test]
+fn needs_root_a_running_connection_survives_an_upgrade_and_the_removal() {
+    let Some(host) = Host::new() else { return };
+    let cable = Cable::new();
+    host.good(&["install", "hybla"]);
+    host.good_in(&cable.near, &["route", FAR[0], "hybla"]);
+    cable.transfer(0, true, BYTES, || {
+        let again = host.good(&["install", "sky_hybla", "--allow-everybody"]);
+        assert!(again.contains("hybla (sky_hybla): brought up to date"), "{again}");
+        let list = json(&host.good(&["list", "--format", "json"]));
+        assert_eq!(list[0]["for_everybody"], true, "{list}");
+        assert!(cable.connections().contains("sky_hybla"));
+    });
+    cable.transfer(0, true, BYTES, || {
+        host.good(&["remove", "hybla"]);
+        assert!(cable.connections().contains("sky_hybla"), "to its end");
+    });
+    cable.transfer(0, true, BYTES, || assert!(!cable.connections().contains("sky_hybla")));
+    host.is_as_before();
+}
+
+#[test]
+fn needs_root_routes_keep_their_attributes_and_come_back_as_they_were() {
+    let Some(host) = Host::new() else { return };
+    let cable = Cable::new();
+    for route in [
+        format!("route add default via {} mtu lock 1400 metric 7", FAR[0]),
+        format!("-6 route add 2001:db8::/32 via {} metric 50 initcwnd 12", FAR[1]),
+    ] {
+        cable.near.ip(&route).expect("a good route");
+    }
+    let before = cable.routes();
+    host.good(&["install", "hybla"]);
+
+    let planned = host.good_in(&cable.near, &["route", "0.0.0.0/0", "hybla", "--dry-run"]);
+    assert_eq!(cable.routes(), before, "a dry run changes nothing");
+    assert_eq!(planned, host.good_in(&cable.near, &["route", "0.0.0.0/0", "hybla"]));
+    let now = cable.routes();
+    assert!(now.contains("dev cable metric 7 mtu lock 1400 congctl sky_hybla"), "{now}");
+    host.good_in(&cable.near, &["route", "2001:db8::/32", "hybla", "--initcwnd", "40"]);
+    host.good_in(&cable.near, &["route", "203.0.113.0/24", "hybla"]);
+    // Twice is as good as once.
+    host.good_in(&cable.near, &["route", "203.0.113.0/24", "hybla", "--initcwnd", "30"]);
+    let now = cable.routes();
+    for part in ["2001:db8::/32 via fd78::2 dev cable metric 50 initcwnd 40", "203.0.113.0/24 via 10.78.0.2"]
+    {
+        assert!(now.contains(part), "{part} in {now}");
+    }
+    assert!(!now.contains("initcwnd 12"), "{now}");
+    let recorded = json(&host.good(&["route", "--format", "json"]));
+    assert_eq!(recorded.as_array().map(Vec::len), Some(3), "{recorded}");
+
+    // What somebody has changed since is theirs.
+    cable.near.ip("route replace 203.0.113.0/24 via 10.78.0.2 mtu 1300").expect("a good route");
+    let undone = host.good_in(&cable.near, &["route", "2001:db8::/32", "--undo"]);
+    assert!(undone.contains("initcwnd 12"), "{undone}");
+    let removed = host.good(&["remove"]);
+    assert!(removed.contains("203.0.113.0/24: changed by somebody since"), "{removed}");
+    assert!(removed.contains("route restored: ip -4 route replace default via 10.78.0.2"), "{removed}");
+    cable.near.ip("route del 203.0.113.0/24").expect("it was left");
+    assert_eq!(cable.routes(), before);
+    host.is_as_before();
+}
+
+#[test]
+fn needs_root_a_namespace_that_has_one_as_its_default_is_not_left_with_it() {
+    let Some(host) = Host::new() else { return };
+    let cable = Cable::new();
+    let default = "net.ipv4.tcp_congestion_control";
+    let has = || {
+        let path = "/proc/sys/net/ipv4/tcp_congestion_control";
+        cable.near.run(|| std::fs::read_to_string(path)).expect("it has one").trim().to_owned()
+    };
+    let before = has();
+    host.good(&["install", "hybla"]);
+    assert!(cable.near.sysctl(default, "sky_hybla").is_err(), "not everybody may");
+    host.good(&["install", "hybla", "--allow-everybody"]);
+    cable.near.sysctl(default, "sky_hybla").expect("everybody may");
+
+    let refused = host.refused(&["remove"]);
+    for part in ["sky_hybla", "nothing was removed", "nsenter --net=", "--everywhere"] {
+        assert!(refused.contains(part), "{part} in {refused}");
+    }
+    assert!(host.good(&["list"]).contains("installed"));
+    let removed = host.good(&["remove", "--everywhere"]);
+    assert!(removed.contains("default sky_hybla replaced by"), "{removed}");
+    assert_eq!(has(), before);
+    host.is_as_before();
+}
+
+#[test]
+fn needs_root_what_is_missing_is_one_line_with_its_remedy_and_nothing_is_half_installed() {
+    let Some(host) = Host::new() else { return };
+    for (words, parts) in [
+        (&["install", "reno"][..], &["no kernel controller is called \"reno\"", "hybla, veno"][..]),
+        (&["route", "10.0.0.0/8", "hybla"], &["hybla is not installed", "skyhaul kernel install hybla"]),
+        (&["remove", "hybla"], &["hybla is not installed", "none is"]),
+        (&["paths"], &["no controller is installed", "skyhaul kernel install"]),
+        (&["watch"], &["no controller is installed", "skyhaul kernel install"]),
+        (&["route", "10.0.0.0/8", "--undo"], &["was not changed by skyhaul"]),
+    ] {
+        let said = host.refused(words);
+        for part in parts {
+            assert!(said.contains(part), "{words:?}: {part} in {said}");
+        }
+    }
+    let skyhaul = env!("CARGO_BIN_EXE_skyhaul");
+    for (why, command, parts) in [
+        (
+            "no bpffs",
+            format!("umount /sys/fs/bpf; {skyhaul} kernel install"),
+            ["no bpffs", "mount -t bpf bpf /sys/fs/bpf"],
+        ),
+        (
+            "no BTF",
+            format!("mount -t tmpfs none /sys/kernel; {skyhaul} kernel install"),
+            ["no BTF", "CONFIG_DEBUG_INFO_BTF"],
+        ),
+        (
+            "no capability",
+            format!("setpriv --bounding-set=-cap_39,-sys_admin {skyhaul} kernel install"),
+            ["CAP_BPF", "sudo"],
+        ),
+        (
+            "a user namespace",
+            format!("unshare --user --map-root-user {skyhaul} kernel install"),
+            ["user namespace", "host's root"],
+        ),
+    ] {
+        let mut shell = host.command("unshare");
+        let output = shell.args(["--mount", "sh", "-c", &command]).output().expect("a shell");
+        let said = complaint(&[why], &output);
+        for part in parts {
+            assert!(said.contains(part), "{why}: {part} in {said}");
+        }
+        host.is_as_before();
+    }
+    // A pin that cannot be made, for the last of two controllers.
+    let obstacle = "mkdir -p /sys/fs/bpf/skyhaul/hybla/in-the-way";
+    assert!(host.command("sh").args(["-c", obstacle]).status().expect("a shell").success());
+    let files = host.files();
+    host.refused(&["install", "hybla"]);
+    assert_eq!(host.files(), files);
+    assert!(host.good(&["list"]).contains("sky_hybla"));
+    let list = json(&host.good(&["list", "--format", "json"]));
+    assert!(list.as_array().expect("rows").iter().all(|row| row["registered"] == false), "{list}");
+}
+
+#[test]
+fn needs_root_a_bpffs_that_was_mounted_on_request_is_unmounted_again() {
+    let Some(host) = Host::new() else { return };
+    let mounted = || {
+        let output = host.command("grep").args(["-c", " /sys/fs/bpf bpf ", "/proc/mounts"]).output();
+        text(&output.expect("grep").stdout).trim().to_owned()
+    };
+    assert!(host.command("umount").arg("/sys/fs/bpf").status().expect("umount").success());
+    assert_eq!(mounted(), "0");
+    assert_eq!(host.kernel(&["probe"]).status.code(), Some(1));
+    host.good(&["install", "hybla", "--mount-bpffs"]);
+    assert_eq!(mounted(), "1");
+    let probe = json(&host.good(&["probe", "--format", "json"]));
+    assert!(probe.as_array().expect("checks").iter().all(|check| check["good"] == true), "{probe}");
+    assert!(host.good(&["remove"]).contains("bpffs unmounted"));
+    assert_eq!(mounted(), "0");
+    host.is_as_before();
+}

@@ -1,0 +1,225 @@
+//! A host of its own for kernel controllers: a mount namespace with its own bpffs and /run, so that what is installed
+//! here cannot be mixed up with what is installed on the machine, and goes when the test ends, however it ends.
+//! Registered names are the kernel's and not a namespace's, so these tests run one after the other.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use skyhaul_live::kernel::Law;
+use skyhaul_live::netns::Namespace;
+
+/// Longer than anything here takes unless it hangs.
+const PATIENCE: Duration = Duration::from_secs(30);
+const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// The host.
+pub struct Host {
+    anchor: Child,
+    before: String,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Host {
+    /// A host, or the reason why there can be none.
+    pub fn new() -> Option<Host> {
+        let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(missing) = skyhaul_live::kernel::available() {
+            eprintln!("skipped: {missing}");
+            return None;
+        }
+        let before = available();
+        if Law::ALL.iter().any(|law| before.split_whitespace().any(|name| name == law.algorithm())) {
+            eprintln!("skipped: controllers are in use on this machine ({})", before.trim());
+            return None;
+        }
+        let script = "mount --make-rprivate / && while umount /sys/fs/bpf 2>/dev/null; do :; done; \
+            mount -t bpf bpf /sys/fs/bpf && mount -t tmpfs run /run && echo ready && exec cat";
+        let mut anchor = Command::new("unshare")
+            .args(["--mount", "sh", "-c", script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("unshare is part of util-linux");
+        let mut line = String::new();
+        BufReader::new(anchor.stdout.as_mut().expect("piped")).read_line(&mut line).expect("readable");
+        assert_eq!(line, "ready\n", "root may mount");
+        Some(Host { anchor, before, _turn: turn })
+    }
+
+    /// A command on this host, in the network namespace of the machine.
+    pub fn command(&self, program: &str) -> Command {
+        let mut command = Command::new("nsenter");
+        command.arg(self.mounts()).arg(program);
+        command
+    }
+
+    /// A command on this host, in a network namespace.
+    pub fn command_in(&self, network: &Namespace, program: &str) -> Command {
+        let mut command = network.command("nsenter");
+        command.arg(self.mounts()).arg(program);
+        command
+    }
+
+    fn mounts(&self) -> String {
+        format!("--mount=/proc/{}/ns/mnt", self.anchor.id())
+    }
+
+    /// `skyhaul kernel WORDS`.
+    pub fn kernel(&self, words: &[&str]) -> Output {
+        let mut command = self.command(env!("CARGO_BIN_EXE_skyhaul"));
+        command.arg("kernel").args(words).output().expect("the binary under test runs")
+    }
+
+    /// The same in a network namespace.
+    pub fn kernel_in(&self, network: &Namespace, words: &[&str]) -> Output {
+        let mut command = self.command_in(network, env!("CARGO_BIN_EXE_skyhaul"));
+        command.arg("kernel").args(words).output().expect("the binary under test runs")
+    }
+
+    /// What the command said, which has to be content.
+    pub fn good(&self, words: &[&str]) -> String {
+        content(words, self.kernel(words))
+    }
+
+    /// The same in a network namespace.
+    pub fn good_in(&self, network: &Namespace, words: &[&str]) -> String {
+        content(words, self.kernel_in(network, words))
+    }
+
+    /// The only line of complaint, with exit status 2.
+    pub fn refused(&self, words: &[&str]) -> String {
+        complaint(words, &self.kernel(words))
+    }
+
+    /// What is ours below /sys/fs/bpf and /run.
+    pub fn files(&self) -> String {
+        let output = self.command("find").args(["/sys/fs/bpf", "/run", "-path", "*/skyhaul*"]).output();
+        text(&output.expect("find is there").stdout)
+    }
+
+    /// Nothing of ours is left: not in the kernel's list, not on bpffs, not in /run.
+    pub fn is_as_before(&self) {
+        assert_eq!(available(), self.before, "the kernel's list");
+        assert_eq!(self.files(), "", "files");
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        // bpffs goes with the namespace, and with the pins what they hold.
+        drop(self.anchor.stdin.take());
+        let _ = self.anchor.wait();
+        for _ in 0..100 {
+            if available() == self.before {
+                return;
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn content(words: &[&str], output: Output) -> String {
+    assert!(output.status.success(), "kernel {words:?}: {} {}", output.status, text(&output.stderr));
+    text(&output.stdout)
+}
+
+pub fn complaint(words: &[&str], output: &Output) -> String {
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "kernel {words:?}: {said} {}", text(&output.stdout));
+    assert_eq!(said.lines().count(), 1, "kernel {words:?}: {said}");
+    said
+}
+
+fn available() -> String {
+    fs::read_to_string(AVAILABLE).expect("every Linux has it")
+}
+
+/// Two namespaces joined by a cable.
+pub struct Cable {
+    pub near: Namespace,
+    pub far: Namespace,
+}
+
+pub const NEAR: [&str; 2] = ["10.78.0.1", "fd78::1"];
+pub const FAR: [&str; 2] = ["10.78.0.2", "fd78::2"];
+
+impl Cable {
+    pub fn new() -> Cable {
+        let near = Namespace::new("near").expect("root may make namespaces");
+        let far = Namespace::new("far").expect("root may make namespaces");
+        Namespace::veth(&near, "cable", &far, "cable").expect("root may make devices");
+        for (end, addresses) in [(&near, NEAR), (&far, FAR)] {
+            // No address that would only come after a while, and a route with it.
+            end.ip("link set cable addrgenmode none up").expect("it is there");
+            end.ip(&format!("address add {}/24 dev cable", addresses[0])).expect("a good address");
+            end.ip(&format!("-6 address add {}/64 nodad dev cable", addresses[1])).expect("a good address");
+        }
+        let cable = Cable { near, far };
+        let start = Instant::now();
+        while cable.routes().contains("linkdown") && start.elapsed() < PATIENCE {
+            thread::sleep(Duration::from_millis(10));
+        }
+        cable
+    }
+
+    /// The routes of the near end.
+    pub fn routes(&self) -> String {
+        let show = |family: &str| {
+            let output = self.near.command("ip").args([family, "route", "show", "table", "all"]).output();
+            text(&output.expect("ip is there").stdout)
+        };
+        show("-4") + &show("-6")
+    }
+
+    /// Sends `bytes` from near to far, over a connection that near makes or accepts, with `during` in the middle of
+    /// it, and checks every byte.
+    pub fn transfer(&self, family: usize, makes: bool, bytes: usize, during: impl FnOnce()) {
+        let address =
+            |ip: &str, port: u16| SocketAddr::from((ip.parse::<IpAddr>().expect("an address"), port));
+        let (server, client, ip) =
+            if makes { (&self.far, &self.near, FAR[family]) } else { (&self.near, &self.far, NEAR[family]) };
+        let listener = server.run(|| TcpListener::bind(address(ip, 0))).expect("a free port");
+        let port = listener.local_addr().expect("bound").port();
+        let made =
+            client.run(|| TcpStream::connect_timeout(&address(ip, port), PATIENCE)).expect("it listens");
+        let (accepted, _) = listener.accept().expect("it has connected");
+        let (mut sender, receiver) = if makes { (made, accepted) } else { (accepted, made) };
+        for stream in [&sender, &receiver] {
+            stream.set_read_timeout(Some(PATIENCE)).expect("a good time");
+            stream.set_write_timeout(Some(PATIENCE)).expect("a good time");
+        }
+        let data: Vec<u8> =
+            (0..bytes as u64).map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect();
+        let (first, second) = data.split_at(bytes / 2);
+        let received = thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let mut received = Vec::new();
+                (&receiver).read_to_end(&mut received).expect("all of it comes");
+                received
+            });
+            sender.write_all(first).expect("it is read");
+            during();
+            sender.write_all(second).expect("it is read");
+            sender.shutdown(std::net::Shutdown::Write).expect("it is up");
+            reader.join().expect("no panic")
+        });
+        assert!(received == data, "{} of {bytes} bytes, or other ones", received.len());
+    }
+
+    /// What `ss` says of the near end's connections.
+    pub fn connections(&self) -> String {
+        let output = self.near.command("ss").args(["-tinH"]).output();
+        text(&output.expect("ss is part of iproute2").stdout)
+    }
+}
