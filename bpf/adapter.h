@@ -21,6 +21,9 @@
 /* One more step, so that the name is put together before BPF_PROG pastes it. */
 #define SKY_PROG(name, args...) BPF_PROG(name, ##args)
 
+/* As long as the member of struct event that takes it. In a section of its own: libbpf knows no merged constants. */
+const char sky_name[16] SEC(".rodata.name") = LAW_REGISTERED;
+
 const volatile struct tun tun SEC(".rodata.tun") = {};
 
 struct sky_private {
@@ -49,6 +52,7 @@ void SKY_PROG(LAW_HOOK(_init), struct sock *sk)
 	sky_setup(tp, &setup);
 	LAW_CALL(_init)(&own->law, &setup);
 	sky_pace(sk);
+	sky_tell(sk, EVENT_START, sky_name);
 }
 
 SEC("struct_ops")
@@ -59,6 +63,8 @@ void SKY_PROG(LAW_HOOK(_pkts_acked), struct sock *sk, const struct ack_sample *s
 
 	sky_sample(sky_tcp(sk), &own->base, sample, &ack);
 	LAW_CALL(_sample)(&own->law, &ack);
+	if (ack.round_start && sky_told_long_ago(sky_tcp(sk), &own->base))
+		sky_tell(sk, EVENT_ROUND, sky_name);
 }
 
 SEC("struct_ops")
@@ -106,8 +112,11 @@ void SKY_PROG(LAW_HOOK(_set_state), struct sock *sk, __u8 state)
 		own->law.frac = own->base.cut_frac;
 		tp->snd_ssthresh = LAW_CALL(_loss)(&own->law, &loss);
 	}
-	if (state >= TCP_CA_CWR)
+	if (state >= TCP_CA_CWR) {
+		if (own->base.cut_pending)
+			sky_tell(sk, EVENT_LOSS, sky_name);
 		own->base.cut_pending = 0;
+	}
 	if (state == TCP_CA_Loss)
 		LAW_CALL(_timeout)(&own->law);
 }
@@ -126,7 +135,7 @@ __u32 SKY_PROG(LAW_HOOK(_undo_cwnd), struct sock *sk)
 SEC("struct_ops")
 void SKY_PROG(LAW_HOOK(_release), struct sock *sk)
 {
-	(void)sk;
+	sky_tell(sk, EVENT_END, sky_name);
 }
 
 SEC(".struct_ops.link")

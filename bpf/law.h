@@ -10,8 +10,9 @@
  *   void  law_NAME_grow(s, ack)     after sample(), where the window may grow: it was the limit, and no recovery is
  *                                   under way. Changes ack->cwnd, and ack->ssthresh where slow start ends otherwise
  *   __u32 law_NAME_loss(s, loss)    a new episode of losses: answers the new ssthresh, to which the kernel brings the
- *                                   window by itself. May be called a second time for the same cut, with the window
- *                                   and fraction from before it, once the kernel says what the signal was
+ *                                   window by itself. The kernel asks before it says what
+ *                                   has happened: the first call for a cut always says LAW_GAP, and a second one, with
+ *                                   the window and fraction from before the cut, says LAW_TIMEOUT or LAW_MARK
  *   void  law_NAME_timeout(s)       nothing arrived for a timeout; follows loss() if that episode is new. The window
  *                                   becomes the host's least one
  *   void  law_NAME_undo(s)          the last cut was a mistake: the host restores window and ssthresh
@@ -145,7 +146,7 @@ LAW_INLINE __u64 law_backlog_q7(__u64 window, __u32 rtt_us, __u32 base_us)
 	return fix_div((window >> 9) * fix_less(rtt_us, base_us), rtt_us);
 }
 
-/* A share (Q16) of a window (Q16) as the new threshold; the window that follows it keeps the fraction. */
+/* A share (Q16) of a window (Q16) as the new threshold. The window that follows it keeps the fraction. */
 LAW_INLINE __u32 law_cut(__u32 *frac, __u64 window, __u64 kept)
 {
 	return law_store(frac, (window * kept + (FIX_ONE >> 1)) >> 16);

@@ -17,6 +17,7 @@
 
 struct law_hybla {
 	__u32 frac;
+	__u32 part;          /* of the threshold beyond whole segments, in Q16 */
 	__u32 reference_us;
 	__u32 limit;         /* greatest window of this round */
 };
@@ -24,6 +25,7 @@ struct law_hybla {
 LAW_INLINE void law_hybla_init(struct law_hybla *s, const struct law_setup *setup)
 {
 	s->frac = 0;
+	s->part = 0;
 	s->reference_us = setup->reference_us ? setup->reference_us : HYBLA_REFERENCE_US;
 	s->limit = setup->cwnd;
 }
@@ -38,9 +40,10 @@ LAW_INLINE void law_hybla_grow(struct law_hybla *s, struct law_ack *ack)
 {
 	__u64 window = law_window(ack->cwnd, s->frac), limit = (__u64)s->limit << 16;
 	__u64 rho = law_rho(ack->min_rtt_us, s->reference_us), acked_q8 = law_acked_q8(ack);
+	__u64 top = law_window(ack->ssthresh, s->part);
 
-	if (ack->cwnd < ack->ssthresh) {
-		__u64 leap = law_leap(rho), top = (__u64)ack->ssthresh << 16;
+	if (window < top) {
+		__u64 leap = law_leap(rho);
 		__u64 rest = law_grow_to(&window, fix_min(top, limit), leap * (acked_q8 >> 8));
 
 		/* What the threshold left over grows as beyond it; what the limit left over is not earned. */
@@ -52,7 +55,10 @@ LAW_INLINE void law_hybla_grow(struct law_hybla *s, struct law_ack *ack)
 
 LAW_INLINE __u32 law_hybla_loss(struct law_hybla *s, const struct law_loss *loss)
 {
-	return law_cut(&s->frac, law_window(loss->cwnd, s->frac), HYBLA_KEPT);
+	__u32 ssthresh = law_cut(&s->frac, law_window(loss->cwnd, s->frac), HYBLA_KEPT);
+
+	s->part = s->frac;
+	return ssthresh;
 }
 
 LAW_INLINE void law_hybla_timeout(struct law_hybla *s)

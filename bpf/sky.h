@@ -4,6 +4,7 @@
 #define SKY_SKY_H
 
 #include "view.h"
+#include "events.h"
 #include "law.h"
 
 /* What every adapter keeps in front of its law's state; both together have 104 bytes. */
@@ -15,7 +16,7 @@ struct sky_base {
 	__u32 cut_cwnd;      /* window before the last cut, with its fraction */
 	__u16 cut_frac;
 	__u8 cut_pending;    /* 1: the kernel has not yet said what the cut was for */
-	__u8 told;           /* time of the last event for people, in 64 ms */
+	__u8 told;           /* time of the last event for people, in 65.5 ms */
 };
 
 /* Bytes of state that are left for a law. */
@@ -64,20 +65,30 @@ FIX_INLINE __u32 sky_srtt_us(const struct tcp_sock *tp)
 	return tp->srtt_us >> 3;
 }
 
-/* The peer's address; IPv4 as ::ffff:a.b.c.d whatever family the socket is of. */
-FIX_INLINE void sky_peer(const struct sock *sk, __u32 address[4])
+/* An address; IPv4 as ::ffff:a.b.c.d whatever family the socket is of. */
+FIX_INLINE void sky_address(__u32 to[4], const struct sock *sk, __be32 four, const struct in6_addr *six)
 {
 	if (sk->__sk_common.skc_family == AF_INET6) {
-		address[0] = sk->__sk_common.skc_v6_daddr.in6_u.u6_addr32[0];
-		address[1] = sk->__sk_common.skc_v6_daddr.in6_u.u6_addr32[1];
-		address[2] = sk->__sk_common.skc_v6_daddr.in6_u.u6_addr32[2];
-		address[3] = sk->__sk_common.skc_v6_daddr.in6_u.u6_addr32[3];
+		to[0] = six->in6_u.u6_addr32[0];
+		to[1] = six->in6_u.u6_addr32[1];
+		to[2] = six->in6_u.u6_addr32[2];
+		to[3] = six->in6_u.u6_addr32[3];
 	} else {
-		address[0] = 0;
-		address[1] = 0;
-		address[2] = 0xffff0000;
-		address[3] = sk->__sk_common.skc_daddr;
+		to[0] = 0;
+		to[1] = 0;
+		to[2] = 0xffff0000;
+		to[3] = four;
 	}
+}
+
+FIX_INLINE void sky_peer(const struct sock *sk, __u32 to[4])
+{
+	sky_address(to, sk, sk->__sk_common.skc_daddr, &sk->__sk_common.skc_v6_daddr);
+}
+
+FIX_INLINE void sky_local(const struct sock *sk, __u32 to[4])
+{
+	sky_address(to, sk, sk->__sk_common.skc_rcv_saddr, &sk->__sk_common.skc_v6_rcv_saddr);
 }
 
 FIX_INLINE void sky_setup(const struct tcp_sock *tp, struct law_setup *setup)
@@ -151,6 +162,47 @@ FIX_INLINE void sky_loss(const struct tcp_sock *tp, struct sky_base *base, __u32
 	loss->cwnd = tp->snd_cwnd;
 	loss->ssthresh = tp->snd_ssthresh;
 	base->lost = tp->lost;
+}
+
+/* Tells whoever watches. A function of its own: most calls end at once because nobody does. */
+static __attribute__((noinline, unused)) int sky_tell(struct sock *sk, __u32 kind, const char *law)
+{
+	struct tcp_sock *tp = sky_tcp(sk);
+	__u64 now = bpf_ktime_get_ns();
+	struct event *event = event_begin(now);
+
+	if (!event)
+		return 0;
+	event->at_ns = now;
+	event->pacing_bytes_per_s = sk->sk_pacing_rate;
+	event->delivered = tp->delivered;
+	sky_local(sk, (__u32 *)event->local);
+	sky_peer(sk, (__u32 *)event->remote);
+	__builtin_memcpy(event->law, law, sizeof(event->law));
+	event->local_port = sk->__sk_common.skc_num;
+	event->remote_port = bpf_ntohs(sk->__sk_common.skc_dport);
+	event->kind = kind;
+	event->cwnd = tp->snd_cwnd;
+	event->ssthresh = tp->snd_ssthresh;
+	event->in_flight = sky_in_flight(tp);
+	event->srtt_us = sky_srtt_us(tp);
+	event->min_rtt_us = sky_min_rtt_us(tp);
+	event->mss = tp->mss_cache;
+	event->lost = tp->lost;
+	event->netns = sk->__sk_common.skc_net.net->ns.inum;
+	event_end(event);
+	return 0;
+}
+
+/* Whether a round is to be told: not more often than every 0.2 s (three units of 65.5 ms). */
+FIX_INLINE int sky_told_long_ago(const struct tcp_sock *tp, struct sky_base *base)
+{
+	__u8 now = (__u8)(tp->tcp_mstamp >> 16);
+
+	if ((__u8)(now - base->told) < 3)
+		return 0;
+	base->told = now;
+	return 1;
 }
 
 #endif

@@ -109,7 +109,8 @@ impl Hybic {
         let t = ack.now.since(epoch.start);
         let slope = 3.0 * (1.0 - KEPT) / ((1.0 + KEPT) * self.reference.as_secs_f64());
         let friendly = epoch.window + slope * t.as_secs_f64();
-        if friendly > epoch.curve.at(t) {
+        // Where an epoch begins the two meet: rounding must not decide.
+        if !t.is_zero() && friendly > epoch.curve.at(t) {
             // As far as ACKs allow: 1.5 windows per round trip, like the curve.
             let most = window + (TARGET_BOUND - 1.0) * acked;
             self.window.set(window.max(friendly.min(most)));
