@@ -15,6 +15,8 @@
 
 static STATE law;
 static __u32 cwnd, ssthresh, mss, lost;
+/* Before the last cut. */
+static __u32 prior_cwnd, prior_ssthresh, prior_frac;
 
 static __u64 number(void)
 {
@@ -88,6 +90,9 @@ static void hear_loss(void)
 		loss.lost = lost;
 		lost = 0;
 		loss.signal = LAW_GAP;
+		prior_cwnd = cwnd;
+		prior_ssthresh = ssthresh;
+		prior_frac = frac;
 		ssthresh = CALL(_loss)(&law, &loss);
 		if (signal != LAW_GAP) {
 			law.frac = frac;
@@ -101,6 +106,15 @@ static void hear_loss(void)
 		CALL(_timeout)(&law);
 		cwnd = LAW_LEAST;
 	}
+}
+
+/* The cut was a mistake: window and threshold are the host's to restore. */
+static void undo(void)
+{
+	cwnd = prior_cwnd;
+	ssthresh = prior_ssthresh;
+	law.frac = prior_frac;
+	CALL(_undo)(&law);
 }
 
 int main(void)
@@ -119,7 +133,7 @@ int main(void)
 			hear_loss();
 			break;
 		case 'u':
-			CALL(_undo)(&law);
+			undo();
 			break;
 		case 's':
 			number();
