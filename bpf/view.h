@@ -43,6 +43,9 @@ typedef _Bool bool;
 #define BPF_MAP_TYPE_SK_STORAGE 24
 #define BPF_MAP_TYPE_RINGBUF 27
 
+#define BPF_F_NO_PREALLOC 1
+#define BPF_SK_STORAGE_GET_F_CREATE 1
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct in6_addr {
@@ -102,6 +105,10 @@ struct minmax {
 	struct minmax_sample s[3];
 };
 
+struct tcp_rack {
+	__u64 mstamp;
+};
+
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 	__u32 snd_wnd;
@@ -124,6 +131,7 @@ struct tcp_sock {
 	__u32 srtt_us;
 	__u64 tcp_mstamp;
 	struct minmax rtt_min;
+	struct tcp_rack rack;
 	__u8 is_cwnd_limited : 1;
 };
 

@@ -5,42 +5,71 @@
 #include <stdio.h>
 
 #ifdef SKY_LAW_SKYHAUL_H
-#define STATE struct law_skyhaul
-#define HEARD struct skyhaul_heard
-#define CALL(what) law_skyhaul_##what
+#define PER_SEGMENT 256
+static struct law_skyhaul law;
+
+static void hear(char kind, const __u64 n[10])
+{
+	struct skyhaul_heard heard = { .now_ms = (__u32)(n[0] / 1000), .rtt = (__u32)n[2], .acked = (__u32)n[5],
+				       .flight = (__u32)n[9], .rate = n[6], .round = (__u32)n[7],
+				       .app_limited = (__u32)n[8] };
+
+	if (kind == 'i')
+		law_skyhaul_init(&law, n[0]);
+	else if (kind == 'k')
+		law_skyhaul_know(&law, n[2], (__u32)n[1]);
+	else if (kind == 'a')
+		law_skyhaul_hear(&law, &heard);
+	else if (n[5] == LAW_TIMEOUT)
+		law_skyhaul_timeout(&law);
+	else if (n[5] == LAW_GAP)
+		law_skyhaul_lose(&law, (__u32)n[2]);
+	else if (n[6])
+		law_skyhaul_mark(&law);
+}
+
+#define WINDOW law_skyhaul_window(&law)
+#define PACE law_skyhaul_pace(&law)
+#else
+#define PER_SEGMENT 65536
+static struct law_boost law;
+
+static void hear(char kind, const __u64 n[10])
+{
+	struct boost_heard heard = { .now_us = n[0], .sent_us = n[1], .rtt_us = (__u32)n[2], .srtt_us = (__u32)n[3],
+				     .min_rtt_us = (__u32)n[4], .acked = (__u32)n[5], .rate = n[6],
+				     .round = (__u32)n[7], .app_limited = (__u32)n[8] };
+	struct boost_lost lost = { .now_us = n[0], .sent_us = n[1], .lost = (__u32)n[2], .rtt_us = (__u32)n[3],
+				   .min_rtt_us = (__u32)n[4], .signal = (__u32)n[5], .new_episode = (__u32)n[6] };
+
+	if (kind == 'i')
+		law_boost_init(&law, (__u32)n[0], (__u32)n[1]);
+	else if (kind == 'k')
+		law_boost_know(&law, n[0], (__u32)n[1]);
+	else if (kind == 'a')
+		law_boost_hear(&law, &heard);
+	else
+		law_boost_lose(&law, &lost);
+}
+
+#define WINDOW law_boost_window(&law)
+#define PACE law_boost_pace(&law)
 #endif
 
 int main(void)
 {
-	static STATE law;
-	__u64 n[8];
+	__u64 n[10];
 	char kind;
 
 	while (scanf(" %c", &kind) == 1) {
-		int wanted = kind == 'a' ? 7 : kind == 'k' ? 2 : kind == 't' || kind == 'm' || kind == 'o' ? 0 : 1;
+		/* Start, known path, loss, acknowledgment. */
+		int wanted = kind == 'i' ? 2 : kind == 'k' ? 3 : kind == 'l' ? 7 : 10;
 
 		for (int i = 0; i < wanted; i++)
 			if (scanf("%llu", &n[i]) != 1)
 				return 2;
-		if (kind == 'i')
-			CALL(init)(&law, n[0]);
-		else if (kind == 'k')
-			CALL(know)(&law, n[0], (__u32)n[1]);
-		else if (kind == 'l')
-			CALL(lose)(&law, (__u32)n[0]);
-		else if (kind == 't')
-			CALL(timeout)(&law);
-		else if (kind == 'm')
-			CALL(mark)(&law);
-		else if (kind == 'o')
-			CALL(grow_old)(&law);
-		else if (kind == 'a')
-			CALL(hear)(&law, &(HEARD){ .now_ms = (__u32)n[0], .rtt = (__u32)n[1], .acked = (__u32)n[2],
-						   .flight = (__u32)n[3], .rate = n[4], .round = (__u32)n[5],
-						   .app_limited = (__u32)n[6] });
-		else
-			return 2;
-		printf("%llu %llu\n", CALL(window)(&law), CALL(pace)(&law));
+		hear(kind, n);
+		printf("%.6f %llu\n", (double)WINDOW / PER_SEGMENT, PACE);
 	}
 	return 0;
 }

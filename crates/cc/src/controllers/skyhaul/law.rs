@@ -172,6 +172,7 @@ impl Law {
 
     /// A mark (ECN), once per round trip: seven eighths remain.
     pub fn mark(&mut self) {
+        // tidy: allow(eight): eighths of a window or of a time, no bits.
         self.set(self.window - self.window / 8);
         self.growth = 0;
         self.hold = HOLD;
@@ -301,6 +302,7 @@ impl Law {
         let per_second = (self.through() * 1_000_000) >> 24;
         let wanted = (TARGET * 16 / root(per_second.max(1) * 256).max(1)).min(u64::from(TIME_MOST)) as u32;
         let wanted = wanted.max(self.least / 64).max(TARGET_LEAST);
+        // tidy: allow(eight): eighths of a window or of a time, no bits.
         let wanted = wanted.min((self.least / 8).max(TARGET_MOST)).min(self.fits());
         wanted + self.spread.min(self.least / 4)
     }
@@ -354,6 +356,7 @@ impl Law {
     }
 
     fn start(&mut self, heard: &Heard) {
+        // tidy: allow(eight): eighths of a count or of a time, no bits.
         let enough = (self.before / 8).clamp(HOT_ANSWERS.0, HOT_ANSWERS.1);
         if u16::from(self.hot) >= enough {
             self.end_start();
@@ -483,6 +486,7 @@ impl Law {
         let long = queue > 4 * target + 2_000;
         self.long = if long { self.long.saturating_add(1) } else { 0 };
         // What we gave away two rounds ago shows now, if the queue was ours.
+        // tidy: allow(eight): eighths of a count or of a time, no bits.
         let ours = self.gave & 2 == 0 || u64::from(queue) * 8 < u64::from(self.queue) * 7;
         if long && !ours {
             self.others = 1;
@@ -530,6 +534,7 @@ impl Law {
         let most = (u64::from(self.fits()) * 4096 / least).min(GROWTH_MOST).max(step);
         self.growth = growth.clamp(step, most) as u16;
         if self.room > 0 {
+            // tidy: allow(eight): eighths of a count or of a time, no bits.
             self.room = self.room + self.room / 8 + 1;
             if self.room > self.least / 2 {
                 self.room = 0;
