@@ -17,11 +17,14 @@ pub struct DecoderOptions {
     pub order: Order,
     /// A report is sent so long after the first news since the last one: 100 ms by default.
     pub report: Duration,
+    /// Packets of up to so many bytes never wait behind a gap: none by default. TCP's acknowledgments may overtake each
+    /// other, and one that waits looks like a queue to their reader.
+    pub small: usize,
 }
 
 impl Default for DecoderOptions {
     fn default() -> Self {
-        DecoderOptions { order: Order::default(), report: Duration::from_millis(100) }
+        DecoderOptions { order: Order::default(), report: Duration::from_millis(100), small: 0 }
     }
 }
 
@@ -230,7 +233,8 @@ impl Decoder {
     fn deliver(&mut self, now: Time, number: u64, packet: Data) {
         self.stats.delivered += 1;
         // Only a made-up datagram has the number of one that waits already.
-        let at_once = number < self.next || self.held.contains_key(&number);
+        let at_once =
+            number < self.next || self.held.contains_key(&number) || packet.len() <= self.options.small;
         if self.options.order == Order::AsTheyCome || at_once {
             self.out.push_back(packet);
         } else {

@@ -397,3 +397,23 @@ fn many_open_blocks_are_kept_within_the_window_only() {
     assert_eq!(got.len(), 49_500);
     assert!(end.decoder().stats().most_kept <= 1024, "{:?}", end.decoder().stats());
 }
+
+#[test]
+fn small_packets_do_not_wait_behind_a_gap_and_nothing_waits_for_them() {
+    let mut options = options(6, Redundancy::Fixed(share(0.34)), Order::Hold(Duration::from_secs(9)));
+    options.decoder.small = 20;
+    let lengths = [20, 500, 20, 500, 20, 500];
+    let packets: Vec<_> = lengths.iter().enumerate().map(|(n, &length)| packet(n, length)).collect();
+    let datagrams = encode(options, &packets);
+    let mut far = End::new(options);
+    let mut hear = |numbers: &[usize]| {
+        for number in numbers {
+            far.handle_datagram(Time::ZERO, datagrams[*number].clone()).unwrap();
+        }
+        delivered(&mut far)
+    };
+    // 1 is missing: 3 waits for it, 2 and 4 do not.
+    assert_eq!(hear(&[0, 2, 3, 4]), [&packets[0][..], &packets[2], &packets[4]]);
+    // The first repair brings 1 and 5 is still to come: with it everything is there, in order.
+    assert_eq!(hear(&[5, 6]), [&packets[1][..], &packets[3], &packets[5]]);
+}
