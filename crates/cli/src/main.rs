@@ -17,7 +17,7 @@ use tracing_subscriber::EnvFilter;
 /// Carries TCP over satellite links at the speed of the link.
 ///
 /// Logs go to standard error; SKYHAUL_LOG chooses how much (error, warn, info, debug, trace, or per module as
-/// in "warn,skyhaul_live=debug"; default info for terminal and gateway, else warn).
+/// in "warn,skyhaul_live=debug"; default info for terminal, gateway, fec-tunnel and split, else warn).
 #[derive(Parser)]
 #[command(name = "skyhaul", version, arg_required_else_help = true)]
 #[command(after_help = "First command to try, as root:\n  skyhaul link p1.down-270 -- ping -c 5 10.77.0.2")]
@@ -40,6 +40,8 @@ enum Command {
     Terminal(commands::terminal::Args),
     Gateway(commands::gateway::Args),
     Pair(commands::pair::Args),
+    FecTunnel(commands::fec_tunnel::Args),
+    Split(commands::split::Args),
     Paths(commands::paths::Args),
     Kernel(commands::kernel::Args),
     List(commands::list::Args),
@@ -50,7 +52,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     // A service says when its channel goes up and down; a command that is watched keeps to its results.
     let level = match cli.command {
-        Command::Terminal(_) | Command::Gateway(_) => "info",
+        Command::Terminal(_) | Command::Gateway(_) | Command::FecTunnel(_) | Command::Split(_) => "info",
         _ => "warn",
     };
     let outcome = start_log(level).and_then(|()| match cli.command {
@@ -64,6 +66,8 @@ fn main() -> ExitCode {
         Command::Terminal(args) => commands::terminal::run(args),
         Command::Gateway(args) => commands::gateway::run(args),
         Command::Pair(args) => commands::pair::run(args),
+        Command::FecTunnel(args) => commands::fec_tunnel::run(args),
+        Command::Split(args) => commands::split::run(args),
         Command::Paths(args) => commands::paths::run(args),
         Command::Kernel(args) => commands::kernel::run(args),
         Command::List(args) => commands::list::run(args),

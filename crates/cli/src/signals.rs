@@ -1,9 +1,11 @@
-//! Signals for a command that runs in front of us: they are the command's, and we stay to report.
+//! Signals: for a command that runs in front of us they are the command's, and we stay to report; a service ends by them.
 
 use nix::sys::signal::{kill, SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
+use std::future::Future;
 use std::io;
+use tokio::signal::unix::{signal, SignalKind};
 
 /// Signals that would end us, held back from the whole process.
 pub struct Held(SignalFd);
@@ -33,4 +35,16 @@ impl Held {
             }
         });
     }
+}
+
+/// Completes at the first Ctrl-C or SIGTERM from now on. Needs a tokio runtime.
+pub fn until_told_to_stop() -> io::Result<impl Future<Output = ()>> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    })
 }

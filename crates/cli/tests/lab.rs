@@ -272,3 +272,119 @@ fn list_shows_what_run_understands() {
         assert!(text.contains(word), "{word}: {text}");
     }
 }
+
+/// Schemes that every Linux kernel can run: their controls are CUBIC and Reno.
+const PAPERS: [&str; 9] = [
+    "tuned",
+    "kernel-both:reno",
+    "kernel-one:cubic/stock",
+    "kernel-one:feedback",
+    "fec-tunnel:adaptive",
+    "fec-tunnel:none",
+    "pep-split:reno",
+    "pep-split:cubic/stock",
+    "pep-split:cubic/both",
+];
+
+#[test]
+fn needs_namespaces_every_scheme_of_the_paper_moves_files_and_says_what_it_sets_and_costs() {
+    let Some(link) = Link::new() else { return };
+    for workload in ["ftp-upload-active", "http-download"] {
+        let Some(rows) = link.rows(&PAPERS.join(","), workload, &[]) else { return };
+        assert_whole_and_intact(&rows, &PAPERS);
+        for row in &rows {
+            let settings = row["settings"].as_str().unwrap_or_default();
+            assert!(settings.contains("net.ipv4.tcp_rmem=") && settings.contains("congctl"), "{row:#?}");
+            for key in ["processor", "machine_cpu_seconds", "retransmitted_share", "link_offered_bytes"] {
+                assert!(!row[key].is_null(), "{key}: {row:#?}");
+            }
+            let offered = row["link_offered_bytes"].as_u64().unwrap();
+            assert!(offered > 1_000_000 && offered < 3_000_000, "{row:#?}");
+        }
+        let program_on = |scheme: &str, host: &str| {
+            let row = rows.iter().find(|row| row["scheme"] == scheme).unwrap();
+            let cpu = !row[format!("{host}_cpu_seconds")].is_null();
+            assert_eq!(cpu, !row[format!("{host}_peak_bytes")].is_null(), "{row:#?}");
+            cpu
+        };
+        let sender = if workload == "http-download" { "gateway" } else { "terminal" };
+        for host in ["terminal", "gateway"] {
+            assert!(!program_on("tuned", host));
+            assert!(program_on("fec-tunnel:adaptive", host) && program_on("pep-split:cubic/both", host));
+            assert_eq!(program_on("pep-split:reno", host), host == sender, "{workload}: one box");
+        }
+    }
+}
+
+#[test]
+fn needs_namespaces_results_are_saved_and_printed_again_as_tables() {
+    let Some(link) = Link::new() else { return };
+    let file = link.dir.path().join("results.json");
+    let more = ["--bytes", "50kB", "--save", file.to_str().unwrap()];
+    if link.rows("direct:cubic,tuned", "http-download", &more).is_none() {
+        return;
+    }
+    let again = |format: &str| {
+        let mut command = skyhaul(&["run"]);
+        command.arg(link.scenario()).args(["--format", format, "--from"]).arg(&file);
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    assert!(again("table9").contains("| double-side TCP parameters (lightweight) |"));
+    assert!(again("markdown").contains("| `tuned` | cubic | 128 MiB |"));
+    assert!(again("text").contains("tuned sets client, server:"));
+    let rows: Vec<Value> = serde_json::from_str(&again("json")).unwrap();
+    assert_eq!(rows.len(), 2);
+}
+
+/// What a command that cannot be carried out says: exit status 2 and one line.
+fn complaint(args: &[&str]) -> String {
+    let output = skyhaul(args).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
+    assert!(output.stdout.is_empty(), "{args:?}");
+    said
+}
+
+#[test]
+fn tunnels_and_splitters_that_cannot_work_are_refused_with_one_line() {
+    let tunnel = |more: &[&str]| {
+        let basic = ["fec-tunnel", "--listen", "127.0.0.1:0", "--peer"];
+        complaint(&[&basic[..], more].concat())
+    };
+    let loops = tunnel(&["10.77.0.2:4434", "--network", "10.0.0.0/8"]);
+    assert!(loops.contains("the tunnel would lead into itself"), "{loops}");
+    assert_eq!(loops.lines().count(), 1, "{loops}");
+    let network = "--network=10.77.2.0/24";
+    let family = tunnel(&["[fd77::2]:4434", network]);
+    assert!(family.contains("different families"), "{family}");
+    for (more, word) in [
+        (&["10.77.0.2:4434", network, "--redundancy", "200%"][..], "expected \"adaptive\""),
+        (&["10.77.0.2:4434", network, "--hold", "1 h"], "expected 1 ms to 10 s"),
+        (&["10.77.0.2:4434", network, "--mtu", "100"], "576"),
+        (&["10.77.0.2:4434", network, "--device", "a/b"], "device name"),
+        (&["10.77.0.2:4434"], "--network"),
+    ] {
+        let said = tunnel(more);
+        assert!(said.contains(word), "{more:?}: {said}");
+    }
+    let split = complaint(&["split", "--interface", "a b", "--network", "10.77.1.0/24"]);
+    assert!(split.contains("device name"), "{split}");
+}
+
+#[test]
+fn results_that_are_none_are_refused_with_one_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("broken.json");
+    std::fs::write(&file, "[{\"scheme\": 5}]").unwrap();
+    for file in [file, dir.path().join("missing.json")] {
+        let said = complaint(&["run", "p1.down-270", "--from", file.to_str().unwrap(), "--format", "table9"]);
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(said.contains(".json: "), "{said}");
+    }
+    let both = complaint(&["run", "p1.down-270", "--from", "x.json", "--scheme", "tuned"]);
+    assert!(both.contains("cannot be used with"), "{both}");
+    let sim = complaint(&["run", "p1.down-270", "--on", "sim", "--cc", "cubic", "--format", "table9"]);
+    assert!(sim.contains("for programs on hosts"), "{sim}");
+}

@@ -30,7 +30,7 @@ pub struct Exit {
 
 /// A congestion control of the kernel that is asked for.
 #[derive(Clone, Debug)]
-struct Congestion {
+pub(crate) struct Congestion {
     name: String,
     /// It was not there, and that was told.
     is_missed: Rc<Cell<bool>>,
@@ -129,7 +129,8 @@ async fn resolve(target: &Target) -> Result<Vec<SocketAddr>, Refusal> {
         .collect())
 }
 
-async fn connect(
+/// Connects, under `source` if it is of the destination's family: with its port if that is free.
+pub(crate) async fn connect(
     to: SocketAddr,
     source: Option<SocketAddr>,
     congestion: Option<&Congestion>,

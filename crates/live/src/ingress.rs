@@ -20,7 +20,7 @@ mod dialogue;
 pub mod http_connect;
 pub mod socks5;
 pub mod syn;
-mod transparent;
+pub(crate) mod transparent;
 
 /// A client's connection and what it is for.
 #[derive(Debug)]

@@ -5,10 +5,10 @@ use std::process::ExitCode;
 
 use skyhaul_live::config::{Config, Role};
 use skyhaul_live::end::End;
-use tokio::signal::unix::{signal, SignalKind};
 use tracing::info;
 
 use crate::failure::Failure;
+use crate::signals::until_told_to_stop;
 
 /// Options of both ends.
 #[derive(clap::Args)]
@@ -32,14 +32,7 @@ pub fn run(role: Role, options: Options) -> Result<ExitCode, Failure> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::request)?;
     runtime.block_on(async {
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::request)?;
-        let mut terminate = signal(SignalKind::terminate()).map_err(Failure::request)?;
-        let stop = async move {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
-        };
+        let stop = until_told_to_stop().map_err(Failure::request)?;
         end.run(stop, |line| info!("{line}")).await.map_err(Failure::request)
     })?;
     Ok(ExitCode::SUCCESS)

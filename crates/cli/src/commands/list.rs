@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::process::ExitCode;
 
 use skyhaul_cc::registry;
-use skyhaul_live::testbed::scheme::Scheme;
+use skyhaul_live::testbed::scheme::{Control, Scheme};
 use skyhaul_live::testbed::workload::Job;
 use skyhaul_sim::scenario::{catalogue, Scenario};
 
@@ -33,23 +33,24 @@ fn text() -> Result<String, Failure> {
         scenarios.row(false, vec![scenario.id, shape, scenario.title]);
     }
     let mut schemes = Table::new(&[("SCHEME", Align::Left), ("", Align::Left)]);
-    for scheme in Scheme::all() {
-        let meaning = match &scheme {
-            Scheme::Direct(kernel) => {
-                format!("TCP of the kernel end to end: {}, {} buffers", kernel.algorithm(), scheme.buffers())
-            }
-            Scheme::Skyhaul(contender) => format!("terminal and gateway, controller {contender}"),
-        };
-        schemes.row(false, vec![scheme.to_string(), meaning]);
+    for (name, meaning) in Scheme::families() {
+        schemes.row(false, vec![name, meaning]);
     }
+    schemes
+        .row(false, vec!["all".to_owned(), "each of them with the controllers that stand for it".to_owned()]);
     let mut workloads = Table::new(&[("WORKLOAD", Align::Left), ("", Align::Left)]);
     for job in Job::ALL {
         workloads.row(false, vec![job.name().to_owned(), job.title().to_owned()]);
     }
     let mut text = String::new();
     let controllers: Vec<&str> = registry::names().collect();
-    write!(text, "{scenarios}\n{schemes}\n{workloads}\n  CONTROLLERS  {}\n", controllers.join(", "))
-        .map_err(Failure::request)?;
+    write!(
+        text,
+        "{scenarios}\n{schemes}\n  NAME  one of {}\n\n{workloads}\n  CONTROLLERS  {}\n",
+        Control::names(),
+        controllers.join(", ")
+    )
+    .map_err(Failure::request)?;
     Ok(text)
 }
 
@@ -63,9 +64,10 @@ mod tests {
         for id in catalogue() {
             assert!(text.contains(id), "{id}");
         }
-        for scheme in Scheme::all() {
-            assert!(text.contains(&scheme.to_string()), "{scheme}");
+        for (name, _) in Scheme::families() {
+            assert!(text.contains(&name), "{name}");
         }
+        assert!(text.contains(&Control::names()), "{text}");
         for job in Job::ALL {
             assert!(text.contains(job.title()), "{job}");
         }

@@ -96,7 +96,8 @@ fn host_port(text: &str) -> Result<HostPort, String> {
     text.parse().map_err(|_| expected.to_owned())
 }
 
-fn prefix(text: &str) -> Result<Prefix, String> {
+/// Reads a block of addresses.
+pub fn prefix(text: &str) -> Result<Prefix, String> {
     text.parse().map_err(|_| "expected a block of addresses, such as 10.77.1.0/24 or fd77:1::/64".to_owned())
 }
 

@@ -1,15 +1,16 @@
 //! `skyhaul run`: compares schemes on a scenario.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::ValueEnum;
 use skyhaul_cc::units::{parse_duration, Bytes, ParseUnitError};
 use skyhaul_live::netns::ensure_privileged;
-use skyhaul_live::testbed::lab::{Lab, On, Run};
+use skyhaul_live::testbed::lab::{unavailable, Lab, On, Run};
 use skyhaul_live::testbed::row::Row;
-use skyhaul_live::testbed::scheme::Scheme;
+use skyhaul_live::testbed::scheme::{Scheme, UnknownScheme};
 use skyhaul_live::testbed::workload::Job;
 use skyhaul_sim::scenario::Scenario;
 
@@ -18,6 +19,7 @@ use super::watch::Watch;
 use crate::failure::Failure;
 use crate::screen::progress::Line;
 use crate::screen::rows::{self, Format};
+use crate::screen::schemes;
 
 /// Compare schemes on a scenario: real programs, an emulated link, one row of results for each run.
 ///
@@ -28,7 +30,10 @@ use crate::screen::rows::{self, Format};
 #[command(after_help = "Examples, as root:\n  \
     skyhaul run p1.down-270 --scheme direct:cubic,direct:bbr --bytes 16MiB --max-seconds 20\n  \
     skyhaul run p1.down-270 --scheme skyhaul:rate --bytes 512MiB --format json\n  \
-    skyhaul run p1.up-270 --scheme direct:bbr,skyhaul:rate --workload http-objects\n\
+    skyhaul run p1.up-270 --scheme direct:bbr,skyhaul:rate --workload http-objects\n  \
+    skyhaul run p1.down-270 --scheme all --save results.json\n\
+    As anybody, from saved results:\n  \
+    skyhaul run p1.down-270 --from results.json --format table9\n\
     As anybody, in virtual time:\n  \
     skyhaul run p1.down-270 --on sim --cc cubic,hybla,bbr,rate --bytes 64MiB --seeds 5\n  \
     skyhaul run p2.random-loss --on sim --cell \"ber 1e-6\"\n\
@@ -39,9 +44,15 @@ pub struct Args {
     /// Testbed: real programs on the kernel's network stack, with or without the link.
     #[arg(long, value_enum, default_value_t = Testbed::Hosts)]
     on: Testbed,
-    /// Schemes, separated by commas.
+    /// Schemes, separated by commas; "all" for each of paper 001 with the controllers that stand for it.
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    scheme: Vec<Scheme>,
+    scheme: Vec<Asked>,
+    /// Print the results in this file of JSON instead of running anything.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["scheme", "cc", "workload", "bytes", "save", "tape", "trace"])]
+    from: Option<PathBuf>,
+    /// Also keep the results in this file as JSON, from run to run.
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
     /// With `--on sim`: congestion controllers, separated by commas; those of the scenario if not given.
     #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with_all = ["scheme", "workload"])]
     cc: Vec<String>,
@@ -72,8 +83,78 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with = "scheme")]
     trace: Option<PathBuf>,
     /// How to print the results.
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
+    #[arg(long, value_enum, default_value_t = Output::Text)]
+    format: Output,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// A table for people.
+    Text,
+    /// One array of objects.
+    Json,
+    /// A header and one line for each row.
+    Csv,
+    /// A table for a page of documentation.
+    Markdown,
+    /// Table 9 of paper 001: its schemes and results, ours beside them, in Markdown.
+    Table9,
+}
+
+impl Output {
+    /// # Errors
+    /// When simulated results are not printed that way.
+    fn simulated(self) -> Result<Format, Failure> {
+        match self {
+            Output::Text => Ok(Format::Text),
+            Output::Json => Ok(Format::Json),
+            Output::Csv => Ok(Format::Csv),
+            Output::Markdown | Output::Table9 => Err(Failure::request(
+                "--format markdown and table9 are for programs on hosts, not for --on sim",
+            )),
+        }
+    }
+}
+
+/// What one word of `--scheme` asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Asked {
+    One(Box<Scheme>),
+    All,
+}
+
+impl FromStr for Asked {
+    type Err = UnknownScheme;
+    fn from_str(text: &str) -> Result<Asked, UnknownScheme> {
+        match text.trim() {
+            "all" => Ok(Asked::All),
+            one => one.parse().map(|scheme| Asked::One(Box::new(scheme))),
+        }
+    }
+}
+
+/// The schemes to run. What "all" adds may be missing on this machine; what was named may not.
+fn contenders(asked: &[Asked]) -> Vec<(Scheme, Missing)> {
+    let each = asked.iter().flat_map(|word| match word {
+        Asked::One(scheme) => vec![((**scheme).clone(), Missing::Fails)],
+        Asked::All => Scheme::representative().into_iter().map(|scheme| (scheme, Missing::IsNoted)).collect(),
+    });
+    let mut contenders: Vec<(Scheme, Missing)> = Vec::new();
+    for (scheme, missing) in each {
+        if !contenders.iter().any(|(known, _)| *known == scheme) {
+            contenders.push((scheme, missing));
+        }
+    }
+    contenders
+}
+
+/// What becomes of a scheme whose congestion control this machine does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Missing {
+    /// The command fails.
+    Fails,
+    /// Its row says so.
+    IsNoted,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -89,6 +170,11 @@ enum Testbed {
 /// Carries the command out.
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
     let scenario = Scenario::find(&args.scenario).map_err(Failure::request)?;
+    if let Some(file) = &args.from {
+        let results = read(file, &scenario)?;
+        print(&results, &scenario, args.format)?;
+        return Ok(status(&results));
+    }
     let on = match args.on {
         Testbed::Hosts => On::Hosts,
         Testbed::Cable => On::Cable,
@@ -97,7 +183,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     let scenario = one_link(&args, &scenario)?;
     if !args.cc.is_empty() {
         return Err(Failure::request(
-            "--cc is for --on sim; programs take --scheme direct:NAME or skyhaul:NAME",
+            "--cc is for --on sim; programs take --scheme, such as kernel-one:NAME or skyhaul:NAME",
         ));
     }
     if args.tape.is_some() || args.trace.is_some() {
@@ -120,13 +206,47 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     let mut results = Vec::new();
     for repetition in 1..=args.repeat {
         let seed = args.seed.wrapping_add(u64::from(repetition) - 1);
-        for scheme in &args.scheme {
+        for (scheme, missing) in &contenders(&args.scheme) {
             let run = Run { on, scenario: &scenario, scheme, job, bytes, seed, repetition, limit };
-            results.extend(one(&mut lab, &run)?);
+            results.extend(attempt(&mut lab, &run, *missing)?);
+            if let Some(file) = &args.save {
+                save(file, &results)?;
+            }
         }
     }
-    rows::print(&results, &scenario, args.format)?;
+    print(&results, &scenario, args.format)?;
     Ok(status(&results))
+}
+
+fn print(results: &[Row], scenario: &Scenario, output: Output) -> Result<(), Failure> {
+    rows::show(&match output {
+        Output::Text => rows::text(results, scenario),
+        Output::Json => rows::json(results)?,
+        Output::Csv => rows::csv(results)?,
+        Output::Markdown => schemes::markdown(results, scenario),
+        Output::Table9 => schemes::table_9(results, scenario),
+    })
+}
+
+fn save(file: &Path, results: &[Row]) -> Result<(), Failure> {
+    let failure = |error| Failure::request(format!("cannot write {}: {error}", file.display()));
+    std::fs::write(file, rows::json(results)?).map_err(failure)
+}
+
+/// Results that were saved, all of this scenario.
+fn read(file: &Path, scenario: &Scenario) -> Result<Vec<Row>, Failure> {
+    let failure = |what: &dyn std::fmt::Display| Failure::request(format!("{}: {what}", file.display()));
+    let text = std::fs::read_to_string(file).map_err(|error| failure(&error))?;
+    let results: Vec<Row> = serde_json::from_str(&text).map_err(|error| {
+        failure(&format!("{error}; expected results of `skyhaul run --format json` or `--save`"))
+    })?;
+    match results.iter().find(|row| row.scenario != scenario.id) {
+        _ if results.is_empty() => Err(failure(&"found no results")),
+        Some(row) => {
+            Err(failure(&format!("found results of {}, expected those of {}", row.scenario, scenario.id)))
+        }
+        None => Ok(results),
+    }
 }
 
 fn simulated(args: &Args, scenario: &Scenario) -> Result<ExitCode, Failure> {
@@ -150,7 +270,7 @@ fn simulated(args: &Args, scenario: &Scenario) -> Result<ExitCode, Failure> {
         limit: args.max_seconds,
         watch: Watch { tape: args.tape.as_deref(), trace: args.trace.as_deref() },
     };
-    simulate::run(&plan, args.format)
+    simulate::run(&plan, args.format.simulated()?)
 }
 
 /// The one link of a scenario that programs can run on.
@@ -174,6 +294,10 @@ fn one_link(args: &Args, scenario: &Scenario) -> Result<Scenario, Failure> {
 
 /// One run with its line of progress.
 pub fn one(lab: &mut Lab, run: &Run<'_>) -> Result<Vec<Row>, Failure> {
+    attempt(lab, run, Missing::Fails)
+}
+
+fn attempt(lab: &mut Lab, run: &Run<'_>, missing: Missing) -> Result<Vec<Row>, Failure> {
     let name = match run.repetition {
         1 => run.scheme.to_string(),
         _ => format!("{} (seed {})", run.scheme, run.seed),
@@ -181,7 +305,12 @@ pub fn one(lab: &mut Lab, run: &Run<'_>) -> Result<Vec<Row>, Failure> {
     let line = Line::new(&name);
     let rows = lab.run(run, &mut |progress| line.show(progress));
     line.finish();
-    rows.map_err(|error| Failure::request(format!("{}: {error}", run.scheme)))
+    match rows {
+        Err(error) if missing == Missing::IsNoted && error.is_unavailable() => {
+            Ok(vec![unavailable(run, &error)])
+        }
+        other => other.map_err(|error| Failure::request(format!("{}: {error}", run.scheme))),
+    }
 }
 
 /// 0 if nothing went wrong in any row, else 1.
@@ -218,6 +347,37 @@ pub const STREAM: Duration = Duration::from_secs(30);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_may_lack_a_control_and_what_was_named_may_not() {
+        let asked: Vec<Asked> = ["kernel-one:boost", "all"].map(|word| word.parse().unwrap()).into();
+        let contenders = contenders(&asked);
+        assert_eq!(contenders.len(), Scheme::representative().len(), "named and in all: once");
+        assert_eq!(
+            (contenders[0].0.to_string(), contenders[0].1),
+            ("kernel-one:boost".to_owned(), Missing::Fails)
+        );
+        assert!(contenders[1..].iter().all(|(_, missing)| *missing == Missing::IsNoted));
+        assert!("everything".parse::<Asked>().is_err());
+    }
+
+    #[test]
+    fn saved_results_of_another_scenario_and_other_files_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let scenario = Scenario::find("p1.down-270").unwrap();
+        let file = dir.path().join("results.json");
+        let results = [crate::screen::rows::tests::row("tuned", 1e6)];
+        save(&file, &results).unwrap();
+        assert_eq!(read(&file, &scenario).unwrap(), results);
+        let error = read(&file, &Scenario::find("p1.up-270").unwrap()).unwrap_err().to_string();
+        assert!(error.contains("found results of p1.down-270, expected those of p1.up-270"), "{error}");
+        for text in ["", "{}", "[]", "[{}]"] {
+            std::fs::write(&file, text).unwrap();
+            let error = read(&file, &scenario).unwrap_err().to_string();
+            assert!(error.contains("results.json: "), "{error}");
+        }
+        assert!(read(&dir.path().join("none.json"), &scenario).is_err());
+    }
 
     #[test]
     fn sizes_and_times_are_read_and_nonsense_is_refused() {

@@ -5,4 +5,5 @@ pub mod figures;
 pub mod numbers;
 pub mod progress;
 pub mod rows;
+pub mod schemes;
 pub mod table;

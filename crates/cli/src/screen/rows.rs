@@ -23,16 +23,6 @@ pub enum Format {
     Csv,
 }
 
-/// Prints the rows on standard output.
-pub fn print(rows: &[Row], scenario: &Scenario, format: Format) -> Result<(), Failure> {
-    let text = match format {
-        Format::Text => text(rows, scenario),
-        Format::Json => json(rows)?,
-        Format::Csv => csv(rows)?,
-    };
-    show(&text)
-}
-
 /// Prints results on standard output.
 pub fn show(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
@@ -76,7 +66,10 @@ pub fn text(rows: &[Row], scenario: &Scenario) -> String {
         ("set-up s", Align::Point),
         ("command s", Align::Point),
         ("CPU s/GB", Align::Point),
+        ("% of a core", Align::Left),
+        ("machine s/GB", Align::Point),
         ("memory MB", Align::Point),
+        ("resent %", Align::Point),
         ("file", Align::Left),
     ]);
     let groups = groups(rows);
@@ -113,7 +106,7 @@ fn title(rows: &[Row], scenario: &Scenario) -> String {
 }
 
 /// Rows that differ only in their repetition, in the order of their first.
-fn groups(rows: &[Row]) -> Vec<Vec<&Row>> {
+pub(super) fn groups(rows: &[Row]) -> Vec<Vec<&Row>> {
     let mut groups: Vec<Vec<&Row>> = Vec::new();
     for row in rows {
         // iperf3 moves what it can: its bytes do not tell two runs apart.
@@ -138,7 +131,9 @@ fn best(groups: &[Vec<&Row>]) -> Vec<usize> {
         let mut contest: Vec<(usize, f64)> = groups
             .iter()
             .enumerate()
-            .filter(|(_, group)| size(group) == *wanted && group.iter().all(|row| row.passed()))
+            .filter(|(_, group)| {
+                size(group) == *wanted && group.iter().all(|row| row.passed() && row.unavailable.is_none())
+            })
             .map(|(index, group)| (index, mean(group, |row| row.goodput_bit_per_s)))
             .collect();
         contest.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -147,12 +142,16 @@ fn best(groups: &[Vec<&Row>]) -> Vec<usize> {
     sizes.iter().filter_map(best_of).collect()
 }
 
-fn mean(group: &[&Row], of: impl Fn(&Row) -> f64) -> f64 {
+pub(super) fn mean(group: &[&Row], of: impl Fn(&Row) -> f64) -> f64 {
     group.iter().map(|row| of(row)).sum::<f64>() / group.len() as f64
 }
 
 /// The mean over the rows that have the value, as text; empty if none has.
-fn optional(group: &[&Row], of: impl Fn(&Row) -> Option<f64>, show: impl Fn(f64) -> String) -> String {
+pub(super) fn optional(
+    group: &[&Row],
+    of: impl Fn(&Row) -> Option<f64>,
+    show: impl Fn(f64) -> String,
+) -> String {
     let values: Vec<f64> = group.iter().filter_map(|row| of(row)).collect();
     if values.is_empty() {
         return String::new();
@@ -165,7 +164,13 @@ fn cells(group: &[&Row]) -> Vec<String> {
     let goodput = |row: &Row| row.goodput_bit_per_s;
     let least = group.iter().map(|row| goodput(row)).fold(f64::INFINITY, f64::min);
     let most = group.iter().map(|row| goodput(row)).fold(0.0, f64::max);
-    let memory = group.iter().filter_map(|row| row.terminal_peak_bytes.max(row.gateway_peak_bytes)).max();
+    if first.unavailable.is_some() {
+        let mut cells = vec![String::new(); 16];
+        (cells[0], cells[1]) =
+            (first.scheme.clone(), format!("{}, {} buffers", first.algorithm, first.buffers));
+        cells.push("not available".to_owned());
+        return cells;
+    }
     vec![
         first.scheme.clone(),
         format!("{}, {} buffers", first.algorithm, first.buffers),
@@ -179,13 +184,29 @@ fn cells(group: &[&Row]) -> Vec<String> {
         optional(group, |row| row.setup_seconds, seconds),
         seconds(mean(group, |row| row.command_seconds)),
         optional(group, |row| row.cpu_seconds_per_gb, |value| format!("{value:.1}")),
-        memory.map_or(String::new(), megabytes),
+        shares(group),
+        optional(group, |row| row.machine_cpu_seconds_per_gb, |value| format!("{value:.1}")),
+        memory(group),
+        optional(group, |row| row.retransmitted_share, |share| format!("{:.2}", share * 100.0)),
         verdict(group),
     ]
 }
 
+/// How busy our programs kept a core at terminal and gateway, in percent: `12 and 34`.
+pub(super) fn shares(group: &[&Row]) -> String {
+    let share = |of: fn(&Row) -> Option<f64>| optional(group, of, |share| format!("{:.0}", share * 100.0));
+    let ends = [share(|row| row.terminal_cpu_share), share(|row| row.gateway_cpu_share)];
+    ends.into_iter().filter(|end| !end.is_empty()).collect::<Vec<_>>().join(" and ")
+}
+
+/// The greatest memory of any of our programs, in MB.
+pub(super) fn memory(group: &[&Row]) -> String {
+    let most = group.iter().filter_map(|row| row.terminal_peak_bytes.max(row.gateway_peak_bytes)).max();
+    most.map_or(String::new(), megabytes)
+}
+
 /// What became of the file, the worst of the repetitions.
-fn verdict(group: &[&Row]) -> String {
+pub(super) fn verdict(group: &[&Row]) -> String {
     let any = |of: &dyn Fn(&Row) -> bool| group.iter().any(|row| of(row));
     let verdict = if any(&|row| row.integrity_ok == Some(false)) {
         "DIFFERENT"
@@ -221,7 +242,7 @@ fn paper(rows: &[Row], scenario: &Scenario) -> Option<Vec<String>> {
 }
 
 /// Sentences on what was stopped, failed, or measured under bad conditions.
-fn notes(rows: &[Row]) -> Vec<String> {
+pub(super) fn notes(rows: &[Row]) -> Vec<String> {
     let mut notes = Vec::new();
     for row in rows {
         let name = if row.repetition > 1 || rows.iter().any(|other| other.repetition > 1) {
@@ -229,7 +250,9 @@ fn notes(rows: &[Row]) -> Vec<String> {
         } else {
             row.scheme.clone()
         };
-        if let Some(error) = &row.error {
+        if let Some(reason) = &row.unavailable {
+            notes.push(format!("{} is not available on this machine: {reason}", row.scheme));
+        } else if let Some(error) = &row.error {
             notes.push(format!("{name} failed: {error}"));
         } else if !row.complete && row.integrity_ok.is_some() {
             let whole = row.extrapolated_seconds.map_or("for ever".to_owned(), span);
@@ -250,8 +273,26 @@ fn notes(rows: &[Row]) -> Vec<String> {
             ));
         }
     }
+    notes.extend(settings(rows));
     notes.dedup();
     notes
+}
+
+/// What the schemes set on the hosts, those with the same together. Plain TCP and the proxies' hosts are described by
+/// their buffers.
+pub(super) fn settings(rows: &[Row]) -> Vec<String> {
+    let mut known: Vec<(&str, Vec<&str>)> = Vec::new();
+    for row in rows {
+        let plain = row.scheme.starts_with("direct:") || row.scheme.starts_with("skyhaul:");
+        let Some(settings) = row.settings.as_deref().filter(|_| !plain) else { continue };
+        let scheme = row.scheme.as_str();
+        match known.iter_mut().find(|(same, _)| *same == settings) {
+            Some((_, schemes)) if schemes.contains(&scheme) => {}
+            Some((_, schemes)) => schemes.push(scheme),
+            None => known.push((settings, vec![scheme])),
+        }
+    }
+    known.into_iter().map(|(settings, schemes)| format!("{} sets {settings}", schemes.join(", "))).collect()
 }
 
 #[cfg(test)]
@@ -298,6 +339,17 @@ pub mod tests {
             queue_dropped_packets: 0,
             published_bit_per_s: Some(115e6),
             published_relation: Some("about".to_owned()),
+            settings: Some("client, server: default route congctl cubic".to_owned()),
+            unavailable: None,
+            processor: Some("Test 1.0 GHz".to_owned()),
+            processors: Some(2),
+            terminal_cpu_share: cpu.map(|_| 0.12),
+            gateway_cpu_share: cpu.map(|_| 0.34),
+            machine_cpu_seconds: Some(2.0),
+            machine_cpu_seconds_per_gb: Some(2.0 / (bytes as f64 / 1e9)),
+            retransmitted_packets: Some(520),
+            retransmitted_share: Some(0.0112),
+            link_offered_bytes: Some(bytes + bytes / 20),
         }
     }
 
@@ -327,6 +379,24 @@ pub mod tests {
         assert_eq!(column("direct:bbr ", "62.5"), column("skyhaul:rate  ", "125.0"), "{text}");
         assert!(text.contains("direct:cubic was stopped after 20.0 s with 1.2 of 67.1 MB"), "{text}");
         assert!(text.contains("would take 19 min"), "{text}");
+    }
+
+    #[test]
+    fn what_a_machine_lacks_is_noted_and_wins_nothing() {
+        let missing = Row {
+            unavailable: Some("no controller \"sky_boost\"".to_owned()),
+            goodput_bit_per_s: 999e6,
+            complete: false,
+            integrity_ok: None,
+            ..row("kernel-one:boost", 0.1)
+        };
+        assert!(missing.passed(), "nothing went wrong");
+        let text = text(&[missing, row("tuned", 1e6), row("direct:bbr", 62.5e6)], &scenario());
+        let line = |word: &str| text.lines().find(|line| line.contains(word)).unwrap_or_default();
+        assert!(line("kernel-one:boost").trim_end().ends_with("not available"), "{text}");
+        assert!(!line("kernel-one:boost").contains("999") && line("direct:bbr").starts_with("* "), "{text}");
+        assert!(text.contains("kernel-one:boost is not available on this machine: no controller"), "{text}");
+        assert!(text.contains("tuned sets client, server: default route"), "{text}");
     }
 
     #[test]

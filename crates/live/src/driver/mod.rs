@@ -3,7 +3,7 @@
 
 mod icmp;
 mod socket;
-mod timer;
+pub(crate) mod timer;
 
 use crate::relay::{Flows, Incoming};
 use skyhaul_cc::{Duration, PathHistory, Rate, Time};

@@ -25,13 +25,13 @@ impl AsRawFd for Fd {
 }
 
 /// Fires once at a set time.
-pub(super) struct Timer {
+pub(crate) struct Timer {
     fd: AsyncFd<Fd>,
     set_to: Option<Time>,
 }
 
 impl Timer {
-    pub(super) fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         let fd = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC)?;
         // SAFETY: `Fd` owns its descriptor, always names the same one and closes it only when dropped.
         let fd = unsafe { AsyncFd::register_with_interest(Fd(fd), Interest::READABLE) }?;
@@ -39,7 +39,7 @@ impl Timer {
     }
 
     /// Sets the timer to fire at `at`, which may lie in the past, or never.
-    pub(super) fn set(&mut self, at: Option<Time>, now: Time) -> io::Result<()> {
+    pub(crate) fn set(&mut self, at: Option<Time>, now: Time) -> io::Result<()> {
         if at == self.set_to {
             return Ok(());
         }
@@ -57,7 +57,7 @@ impl Timer {
     }
 
     /// Waits until it fires.
-    pub(super) async fn fired(&mut self) -> io::Result<()> {
+    pub(crate) async fn fired(&mut self) -> io::Result<()> {
         loop {
             let mut guard = self.fd.readable().await?;
             // TFD_NONBLOCK: a read without an expiration answers "would block".

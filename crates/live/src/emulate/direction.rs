@@ -305,13 +305,13 @@ impl Worker {
 /// Asks the kernel to run this thread when its time has come, whatever else the machine does: a link does not
 /// slow down because the hosts at its ends are busy. Needs a right that not everybody has; without it the
 /// lateness will tell.
-fn hurry() {
+pub(crate) fn hurry() {
     // 1 ns: wake up when asked to, not with other timers a little later.
     let _ = nix::sys::prctl::set_timerslack(1);
     let lowest = libc::sched_param { sched_priority: 1 };
     // SAFETY: a plain system call on the calling thread (0) with a pointer to a live structure.
     if unsafe { libc::sched_setscheduler(0, libc::SCHED_RR, &lowest) } != 0 {
-        tracing::debug!("no real-time priority for the emulator: {}", io::Error::last_os_error());
+        tracing::debug!("no real-time priority: {}", io::Error::last_os_error());
     }
 }
 

@@ -11,6 +11,7 @@ mod report;
 mod store;
 mod tun;
 
+pub(crate) use direction::hurry;
 pub use disturb::Disturbance;
 pub use hosts::{Hosts, CLIENT, GATEWAY, SERVER, TERMINAL};
 pub use lateness::Lateness;

@@ -12,14 +12,17 @@ use skyhaul_sim::scenario::{Dir, Figure, Scenario};
 use super::files::{Scratch, Source};
 use super::http::Object;
 use super::iperf::Stream;
+use super::measure::{processor, Machine, Segments, Usage};
 use super::pair::{Pair, PairUsage};
 use super::row::Row;
-use super::scheme::{Buffers, Kernel, Scheme};
+use super::scheme::{Control, Scheme};
 use super::servers::{find, Shop};
+use super::settings::Settings;
 use super::transfer::{Ending, Outcome};
 use super::workload::{FtpMode, Job};
 use super::{ftp, http, iperf, Ends, LabError, Progress, Watch};
 use crate::emulate::{Emulator, Hosts, Report, DEVICE, GATEWAY, SERVER, TERMINAL};
+use crate::kernel::Installed;
 use crate::netns::Namespace;
 
 /// What lies between terminal and gateway.
@@ -114,8 +117,12 @@ impl Lab {
 
     fn attempt(&mut self, run: &Run<'_>, watch: Watch<'_>) -> Result<Vec<Row>, LabError> {
         watch(Progress::SettingUp);
+        // Registered before a route names it, and until the last connection has ended.
+        let _laws = register(run.scheme)?;
         let hosts = Hosts::new()?;
-        set_up_tcp(&hosts, run.scheme)?;
+        let data = run.job.data();
+        let settings = Settings::of(run.scheme, data);
+        settings.apply(&hosts)?;
         let dir = self.scratch.path().join("run");
         let _ = std::fs::remove_dir_all(&dir);
         let shop = Shop::new(&dir)?;
@@ -126,11 +133,18 @@ impl Lab {
                 None
             }
         };
+        let pair_dir = dir.join("pair");
         let pair = match run.scheme {
-            Scheme::Direct(_) => None,
-            Scheme::Skyhaul(contender) => {
-                Some(Pair::start(&hosts, run.scenario, contender, &dir.join("pair"))?)
+            Scheme::Skyhaul(contender) => Some(Pair::start(&hosts, run.scenario, contender, &pair_dir)?),
+            Scheme::FecTunnel(repair) => Some(Pair::fec_tunnel(&hosts, run.scenario, *repair, &pair_dir)?),
+            Scheme::PepSplit(control, boxes) => {
+                Some(Pair::splitters(&hosts, *control, *boxes, data, &pair_dir)?)
             }
+            Scheme::Direct(_)
+            | Scheme::Tuned
+            | Scheme::KernelBoth(_)
+            | Scheme::KernelOne(..)
+            | Scheme::KernelFeedback => None,
         };
         let ends = Ends { client: &hosts.client, server: &hosts.server, address: IpAddr::V4(SERVER.0) };
         if matches!(run.scheme, Scheme::Skyhaul(contender) if contender.start == StartMode::Warm) {
@@ -139,11 +153,20 @@ impl Lab {
         if let Some(link) = &link {
             link.restart_clock();
         }
-        let before = pair.as_ref().and_then(Pair::usage);
+        let sender = sender(&hosts, run.scheme, data);
+        let gauge = || {
+            let usage = pair.as_ref().map(|pair| pair.usage(data)).unwrap_or_default();
+            (usage, Machine::now(), Segments::of(sender))
+        };
+        let before = gauge();
         let done = self.work(run, &ends, &shop, watch)?;
-        let after = pair.as_ref().and_then(Pair::usage);
-        let usage = after.zip(before).map(|(after, before)| after.since(before));
+        let after = gauge();
         let report = link.as_ref().map(Emulator::report).unwrap_or_default();
+        let used = Used {
+            programs: after.0.since(before.0),
+            machine: after.1.zip(before.1).map(|(after, before)| after.since(before)),
+            segments: after.2.zip(before.2).map(|(after, before)| after.since(before)),
+        };
         let death = pair.and_then(Pair::end);
         watch(Progress::Checking);
         let intact = match &done {
@@ -154,7 +177,8 @@ impl Lab {
         };
         let _ = std::fs::remove_dir_all(&dir);
         tracing::debug!("{}: the link\n{report}", run.scheme);
-        let mut frame = frame(run, &report, usage);
+        let mut frame = frame(run, &report, &used);
+        frame.settings = Some(settings.to_string());
         frame.error = death;
         Ok(rows(run, &frame, done, intact))
     }
@@ -241,26 +265,41 @@ pub(super) fn transfer(
 /// Size of the file before the one that counts: at 150 Mbit/s it is some round trips long.
 const WARM_UP: Bytes = Bytes::mib(32);
 
-/// Congestion control and buffers of client and server host.
-fn set_up_tcp(hosts: &Hosts, scheme: &Scheme) -> Result<(), LabError> {
-    let kernel = match scheme {
-        Scheme::Direct(kernel) => *kernel,
-        // The short connections on both sides are those of hosts that nobody has tuned.
-        Scheme::Skyhaul(_) => Kernel::Default,
-    };
-    let Buffers { receive, send, .. } = kernel.buffers();
-    let algorithm = kernel.algorithm();
-    for (host, network) in [(&hosts.client, 1), (&hosts.server, 2)] {
-        host.sysctl("net.ipv4.tcp_rmem", receive)?;
-        host.sysctl("net.ipv4.tcp_wmem", send)?;
-        // By route: net.ipv4.tcp_congestion_control of a namespace takes only algorithms that the machine allows to
-        // everybody, and which those are depends on how the kernel was built.
-        for (family, router) in [("-4", format!("10.77.{network}.1")), ("-6", format!("fd77:{network}::1"))] {
-            host.ip(&format!("{family} route replace default via {router} congctl {algorithm}"))
-                .map_err(|source| LabError::NoAlgorithm { algorithm, source })?;
+/// What a run has cost.
+struct Used {
+    programs: PairUsage,
+    machine: Option<Machine>,
+    segments: Option<Segments>,
+}
+
+impl Used {
+    /// Packets that were sent again, and all that were sent; `offered` is what the link got.
+    fn repeated(&self, scheme: &Scheme, offered: u64) -> Option<(u64, u64)> {
+        let Segments { sent, repeated } = self.segments?;
+        match scheme {
+            Scheme::Skyhaul(_) => self.programs.lost_of,
+            // A splitter's host also sends ACKs to its side of the link, which tell nothing about the link.
+            Scheme::PepSplit(..) if offered > 0 => Some((repeated, offered)),
+            _ => Some((repeated, sent + repeated)),
         }
     }
-    Ok(())
+}
+
+/// The host whose TCP sends the payload into the link.
+fn sender<'a>(hosts: &'a Hosts, scheme: &Scheme, data: Dir) -> &'a Namespace {
+    match (matches!(scheme, Scheme::PepSplit(..)), data) {
+        (false, Dir::Forward) => &hosts.client,
+        (false, Dir::Back) => &hosts.server,
+        (true, Dir::Forward) => &hosts.terminal,
+        (true, Dir::Back) => &hosts.gateway,
+    }
+}
+
+/// Registers the control of a scheme with the kernel, if it is one of ours, until the result is dropped.
+fn register(scheme: &Scheme) -> Result<Option<Installed>, LabError> {
+    let Some(Control::Ours(law)) = scheme.control() else { return Ok(None) };
+    let installed = Installed::temporarily(&[law]);
+    installed.map(Some).map_err(|why| LabError::NoLaw { algorithm: law.algorithm(), why })
 }
 
 /// Joins terminal and gateway as [`Hosts::link`] does, without a link in between.
@@ -278,7 +317,7 @@ fn lay_cable(hosts: &Hosts) -> Result<(), LabError> {
 }
 
 /// The columns that do not depend on the workload's result; the others hold zero or nothing.
-fn frame(run: &Run<'_>, report: &Report, usage: Option<PairUsage>) -> Row {
+fn frame(run: &Run<'_>, report: &Report, used: &Used) -> Row {
     let way = match run.job.data() {
         Dir::Forward => &report.forward,
         Dir::Back => &report.back,
@@ -286,6 +325,10 @@ fn frame(run: &Run<'_>, report: &Report, usage: Option<PairUsage>) -> Row {
     let invalid = report.invalid();
     let lost = |cause| way.link.dropped(cause).packets;
     let (published, relation) = published(run);
+    let offered = (run.on == On::Hosts).then_some(way.link.offered);
+    let repeated = used.repeated(run.scheme, offered.map_or(0, |offered| offered.packets));
+    let PairUsage { terminal, gateway, .. } = used.programs;
+    let cpu = |usage: Option<Usage>| usage.map(|usage| usage.cpu.as_secs_f64());
     Row {
         scenario: run.scenario.id.clone(),
         on: run.on.name().to_owned(),
@@ -312,16 +355,36 @@ fn frame(run: &Run<'_>, report: &Report, usage: Option<PairUsage>) -> Row {
         command_seconds: 0.0,
         first_byte_seconds: None,
         fetches: None,
-        terminal_cpu_seconds: usage.map(|usage| usage.terminal.cpu.as_secs_f64()),
-        gateway_cpu_seconds: usage.map(|usage| usage.gateway.cpu.as_secs_f64()),
+        terminal_cpu_seconds: cpu(terminal),
+        gateway_cpu_seconds: cpu(gateway),
         cpu_seconds_per_gb: None,
-        terminal_peak_bytes: usage.map(|usage| usage.terminal.peak_bytes),
-        gateway_peak_bytes: usage.map(|usage| usage.gateway.peak_bytes),
+        terminal_peak_bytes: terminal.map(|usage| usage.peak_bytes),
+        gateway_peak_bytes: gateway.map(|usage| usage.peak_bytes),
         link_lost_packets: Cause::ALL.into_iter().filter(|cause| *cause != Cause::QueueFull).map(lost).sum(),
         queue_dropped_packets: lost(Cause::QueueFull),
         published_bit_per_s: published,
         published_relation: relation,
+        settings: None,
+        unavailable: None,
+        processor: Some(processor()),
+        processors: used.machine.map(|machine| machine.processors),
+        terminal_cpu_share: None,
+        gateway_cpu_share: None,
+        machine_cpu_seconds: used.machine.map(|machine| machine.busy.as_secs_f64()),
+        machine_cpu_seconds_per_gb: None,
+        retransmitted_packets: repeated.map(|(repeated, _)| repeated),
+        retransmitted_share: repeated
+            .filter(|(_, sent)| *sent > 0)
+            .map(|(repeated, sent)| repeated as f64 / sent as f64),
+        link_offered_bytes: offered.map(|offered| offered.bytes.0),
     }
+}
+
+/// The row of a scheme that this machine cannot try.
+pub fn unavailable(run: &Run<'_>, why: &LabError) -> Row {
+    let used = Used { programs: PairUsage::default(), machine: None, segments: None };
+    let frame = frame(run, &Report::default(), &used);
+    Row { unavailable: Some(why.to_string()), valid: true, invalid_reason: None, ..frame }
 }
 
 /// The first rate that was printed about the scenario, if this is the scenario's own workload.
@@ -345,9 +408,11 @@ fn rows(run: &Run<'_>, frame: &Row, done: Done, intact: Option<bool>) -> Vec<Row
             let mut rows: Vec<Row> = rows.collect();
             // Processor time is that of all sizes and repetitions together: told once, and for no size in particular.
             for (index, row) in rows.iter_mut().enumerate() {
-                row.cpu_seconds_per_gb = None;
+                (row.cpu_seconds_per_gb, row.machine_cpu_seconds_per_gb) = (None, None);
+                (row.terminal_cpu_share, row.gateway_cpu_share) = (None, None);
                 if index > 0 {
                     (row.terminal_cpu_seconds, row.gateway_cpu_seconds) = (None, None);
+                    row.machine_cpu_seconds = None;
                 }
             }
             rows

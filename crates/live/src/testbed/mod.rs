@@ -11,6 +11,7 @@ pub mod pair;
 pub mod row;
 pub mod scheme;
 pub mod servers;
+pub mod settings;
 pub mod transfer;
 pub mod workload;
 
@@ -23,7 +24,9 @@ use std::time::Duration;
 use skyhaul_cc::units::Bytes;
 
 use crate::emulate::EmulateError;
+use crate::kernel::KernelError;
 use crate::netns::{Namespace, NetnsError};
+use crate::split::NO_CONTROL;
 
 /// Where client and server programs run.
 #[derive(Clone, Copy, Debug)]
@@ -118,13 +121,20 @@ pub enum LabError {
     /// The kernel does not have a congestion control algorithm.
     NoAlgorithm {
         /// Its name.
-        algorithm: &'static str,
+        algorithm: String,
         /// What the system says.
         source: NetnsError,
     },
-    /// Terminal or gateway did not start.
+    /// Our own kernel controllers cannot be registered.
+    NoLaw {
+        /// Its name in the kernel.
+        algorithm: &'static str,
+        /// What is missing, and what would do.
+        why: KernelError,
+    },
+    /// One of our programs did not start.
     Pair {
-        /// "skyhaul terminal" or "skyhaul gateway".
+        /// "skyhaul terminal" or the like.
         end: &'static str,
         /// What happened.
         what: String,
@@ -136,6 +146,16 @@ pub enum LabError {
 impl LabError {
     fn io(action: &'static str, path: &Path, source: io::Error) -> LabError {
         LabError::Io { action, path: path.to_owned(), source }
+    }
+
+    /// Whether the scheme needs a congestion control that this machine does not have: others may still run.
+    pub fn is_unavailable(&self) -> bool {
+        match self {
+            LabError::NoAlgorithm { .. } | LabError::NoLaw { .. } => true,
+            // A splitter tries its control itself.
+            LabError::Pair { end: "skyhaul split", said, .. } => said.contains(NO_CONTROL),
+            _ => false,
+        }
     }
 
     fn start(program: &str, source: io::Error) -> LabError {
@@ -162,6 +182,9 @@ impl fmt::Display for LabError {
                 f,
                 "this kernel has no TCP congestion control \"{algorithm}\" ({source}); try: modprobe tcp_{algorithm}"
             ),
+            LabError::NoLaw { algorithm, why } => {
+                write!(f, "the kernel controller \"{algorithm}\" cannot be registered: {why}")
+            }
             LabError::WarmUp { what } => {
                 write!(f, "the file before the one that counts did not arrive: {what}")
             }

@@ -1,4 +1,5 @@
-//! Terminal and gateway as real processes on their hosts.
+//! Our programs as real processes on the hosts next to the link: terminal and gateway, the two ends of a FEC tunnel, or
+//! one or two splitters.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 use skyhaul_cc::registry::{Contender, StartMode};
 use skyhaul_cc::units::{Bytes, Rate};
-use skyhaul_sim::scenario::{Direction, Scenario};
+use skyhaul_sim::scenario::{Dir, Direction, Scenario};
 
 use super::measure::Usage;
 use super::LabError;
@@ -20,37 +21,46 @@ use crate::keys::Replace;
 use crate::netns::Namespace;
 use crate::pair::Plan;
 
+mod others;
+
 /// One of the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Which {
-    /// `skyhaul terminal`.
+    /// The program on the terminal's host.
     Terminal,
-    /// `skyhaul gateway`.
+    /// The program on the gateway's host.
     Gateway,
 }
 
-/// A running terminal and a running gateway with the channel between them; dropping it ends both.
+/// Our running programs; dropping it ends them.
 #[derive(Debug)]
 pub struct Pair {
-    terminal: End,
-    gateway: End,
+    terminal: Option<End>,
+    gateway: Option<End>,
 }
 
-/// What both ends have used.
-#[derive(Clone, Copy, Debug)]
+/// What our programs have used.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct PairUsage {
-    /// `skyhaul terminal`.
-    pub terminal: Usage,
-    /// `skyhaul gateway`.
-    pub gateway: Usage,
+    /// The one on the terminal's host, if there is one.
+    pub terminal: Option<Usage>,
+    /// The one on the gateway's host, if there is one.
+    pub gateway: Option<Usage>,
+    /// Packets lost and packets sent on the channel, by the log of the end that sends the payload; only of a pair of
+    /// proxies.
+    pub lost_of: Option<(u64, u64)>,
 }
 
 impl PairUsage {
     /// What was used since `earlier`.
     pub fn since(self, earlier: PairUsage) -> PairUsage {
+        let since =
+            |now: Option<Usage>, then: Option<Usage>| now.zip(then).map(|(now, then)| now.since(then));
+        let (lost, sent) = earlier.lost_of.unwrap_or_default();
         PairUsage {
-            terminal: self.terminal.since(earlier.terminal),
-            gateway: self.gateway.since(earlier.gateway),
+            terminal: since(self.terminal, earlier.terminal),
+            gateway: since(self.gateway, earlier.gateway),
+            lost_of: self.lost_of.map(|now| (now.0.saturating_sub(lost), now.1.saturating_sub(sent))),
         }
     }
 }
@@ -72,16 +82,21 @@ impl Pair {
             LabError::Pair { end: "skyhaul pair", what: error.to_string(), said: String::new() }
         })?;
         // Each is ready before the next step, so that the handshake of the channel is never sent to nobody.
-        let mut gateway = End::start("gateway", &hosts.gateway, &files.gateway)?;
+        let start = |name, role: &str, host, config: &Path| {
+            let args = [role.to_owned(), "--config".to_owned(), config.display().to_string()];
+            End::start(name, host, &args, &config.with_extension("log"))
+        };
+        let mut gateway = start("skyhaul gateway", "gateway", &hosts.gateway, &files.gateway)?;
         gateway.wait_for(" ready: ", START)?;
-        let mut terminal = End::start("terminal", &hosts.terminal, &files.terminal)?;
+        let mut terminal = start("skyhaul terminal", "terminal", &hosts.terminal, &files.terminal)?;
         terminal.wait_for(" is up", START + scenario.rtt() * 20)?;
-        Ok(Pair { terminal, gateway })
+        Ok(Pair { terminal: Some(terminal), gateway: Some(gateway) })
     }
 
     /// Sends an end a signal.
     pub fn signal(&mut self, which: Which, signal: Signal) {
-        if let Ok(pid) = i32::try_from(self.end_mut(which).child.id()) {
+        let pid = self.end_mut(which).and_then(|end| i32::try_from(end.child.id()).ok());
+        if let Some(pid) = pid {
             // One that has ended by itself gets none.
             let _ = kill(Pid::from_raw(pid), signal);
         }
@@ -92,36 +107,47 @@ impl Pair {
     /// # Errors
     /// When it does not start.
     pub fn start_again(&mut self, which: Which) -> Result<(), LabError> {
-        let end = self.end_mut(which);
+        let Some(end) = self.end_mut(which) else { return Ok(()) };
         let _ = end.child.wait();
-        end.child = spawn(end.name, end.role, &end.host, &end.config, &end.log)?;
+        end.child = spawn(end.name, &end.host, &end.args, &end.log)?;
         end.wait_for(" ready: ", START)
     }
 
     /// What an end has logged.
     pub fn said(&self, which: Which) -> String {
+        let end = match which {
+            Which::Terminal => &self.terminal,
+            Which::Gateway => &self.gateway,
+        };
+        end.as_ref().map_or_else(String::new, End::said)
+    }
+
+    fn end_mut(&mut self, which: Which) -> Option<&mut End> {
         match which {
-            Which::Terminal => self.terminal.said(),
-            Which::Gateway => self.gateway.said(),
+            Which::Terminal => self.terminal.as_mut(),
+            Which::Gateway => self.gateway.as_mut(),
         }
     }
 
-    fn end_mut(&mut self, which: Which) -> &mut End {
-        match which {
-            Which::Terminal => &mut self.terminal,
-            Which::Gateway => &mut self.gateway,
+    /// What the programs have used so far; `data` is the payload's direction.
+    pub fn usage(&self, data: Dir) -> PairUsage {
+        let sender = match data {
+            Dir::Forward => &self.terminal,
+            Dir::Back => &self.gateway,
+        };
+        let used = |end: &Option<End>| end.as_ref().and_then(End::usage);
+        PairUsage {
+            terminal: used(&self.terminal),
+            gateway: used(&self.gateway),
+            lost_of: sender.as_ref().and_then(|end| losses(&end.said())),
         }
     }
 
-    /// What both ends have used so far.
-    pub fn usage(&self) -> Option<PairUsage> {
-        Some(PairUsage { terminal: self.terminal.usage()?, gateway: self.gateway.usage()? })
-    }
-
-    /// Ends both. Says so if one had ended by itself.
+    /// Ends them. Says so if one had ended by itself.
     pub fn end(mut self) -> Option<String> {
-        let complaint = self.terminal.complaint().or_else(|| self.gateway.complaint());
-        for end in [&mut self.terminal, &mut self.gateway] {
+        let mut ends: Vec<&mut End> = [&mut self.terminal, &mut self.gateway].into_iter().flatten().collect();
+        let complaint = ends.iter_mut().find_map(|end| end.complaint());
+        for end in ends {
             end.stop();
             tracing::debug!("{} says:\n{}", end.name, end.said());
         }
@@ -160,19 +186,17 @@ fn ip_rate(direction: &Direction) -> Rate {
 #[derive(Debug)]
 struct End {
     name: &'static str,
-    role: &'static str,
     host: Namespace,
-    config: PathBuf,
+    args: Vec<String>,
     child: Child,
     log: PathBuf,
 }
 
 impl End {
-    fn start(role: &'static str, host: &Namespace, config: &Path) -> Result<End, LabError> {
-        let name = if role == "terminal" { "skyhaul terminal" } else { "skyhaul gateway" };
-        let log = config.with_extension("log");
-        let child = spawn(name, role, host, config, &log)?;
-        Ok(End { name, role, host: host.clone(), config: config.to_owned(), child, log })
+    /// Starts a command of this program on a host. Its log goes to `log`.
+    fn start(name: &'static str, host: &Namespace, args: &[String], log: &Path) -> Result<End, LabError> {
+        let child = spawn(name, host, args, log)?;
+        Ok(End { name, args: args.to_vec(), host: host.clone(), child, log: log.to_owned() })
     }
 
     /// Waits until the log has `sign` in it.
@@ -230,16 +254,28 @@ impl Drop for End {
     }
 }
 
-fn spawn(name: &str, role: &str, host: &Namespace, config: &Path, log: &Path) -> Result<Child, LabError> {
+fn spawn(name: &str, host: &Namespace, args: &[String], log: &Path) -> Result<Child, LabError> {
     let file = File::create(log).map_err(|error| LabError::io("write", log, error))?;
     // This program itself, even if a newer one has taken its place on disk since it was started.
     let mut command = host.command("/proc/self/exe");
-    command.args([role, "--config"]).arg(config);
-    // The log says when the end is ready; more of it is there for whoever asks for more.
+    command.args(args);
+    // The log says when the end is ready, and what the channel lost; more of it is there for whoever asks for more.
     let wanted = std::env::var("SKYHAUL_LOG").unwrap_or_default();
-    command.env("SKYHAUL_LOG", if wanted.is_empty() { "info".to_owned() } else { format!("info,{wanted}") });
+    let always = "info,skyhaul_live::driver=debug";
+    let filter = if wanted.is_empty() { always.to_owned() } else { format!("{always},{wanted}") };
+    command.env("SKYHAUL_LOG", filter);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
     command.spawn().map_err(|error| LabError::start(name, error))
+}
+
+/// Packets lost and packets sent, from the last line of a driver's log that tells them.
+fn losses(log: &str) -> Option<(u64, u64)> {
+    let line = log.lines().rev().find(|line| line.contains(" packets lost, "))?;
+    let (before, _) = line.split_once(" packets lost, ")?;
+    let mut words = before.rsplit(' ');
+    let sent = words.next()?.parse().ok()?;
+    let lost = words.nth(1)?.parse().ok()?;
+    Some((lost, sent))
 }
 
 /// UDP port of the gateway.
@@ -254,6 +290,16 @@ const GOODBYE: Duration = Duration::from_secs(3);
 mod tests {
     use super::*;
     use skyhaul_sim::scenario::RateBase;
+
+    #[test]
+    fn losses_are_read_from_the_last_word_of_the_driver() {
+        let log = "12:00 DEBUG gw: Cruise, round trip 541ms, 3 of 1000 packets lost, PathHistory\n\
+                   12:01 DEBUG gw: Cruise, round trip 541ms, 24 of 2000 packets lost, PathHistory\n\
+                   12:02 INFO gw stopped";
+        assert_eq!(losses(log), Some((24, 2000)));
+        assert_eq!(losses("INFO gateway ready: x of y packets lost, z"), None);
+        assert_eq!(losses(""), None);
+    }
 
     #[test]
     fn only_who_asks_for_the_rates_is_told_them() {

@@ -61,15 +61,16 @@ pub struct Row {
     pub first_byte_seconds: Option<f64>,
     /// How often an object was fetched; the times are medians over these.
     pub fetches: Option<u32>,
-    /// Processor time of `skyhaul terminal` during the run.
+    /// Processor time of our program on the terminal's host during the run: `skyhaul terminal`, an end of a FEC tunnel or
+    /// a splitter.
     pub terminal_cpu_seconds: Option<f64>,
-    /// Processor time of `skyhaul gateway` during the run.
+    /// The same on the gateway's host.
     pub gateway_cpu_seconds: Option<f64>,
     /// Both, for each 10⁹ bytes that arrived.
     pub cpu_seconds_per_gb: Option<f64>,
-    /// Greatest resident memory of `skyhaul terminal`.
+    /// Greatest resident memory of our program on the terminal's host.
     pub terminal_peak_bytes: Option<u64>,
-    /// Greatest resident memory of `skyhaul gateway`.
+    /// Greatest resident memory of our program on the gateway's host.
     pub gateway_peak_bytes: Option<u64>,
     /// Packets the link lost in the direction of the payload, queue overflow not counted.
     pub link_lost_packets: u64,
@@ -79,6 +80,41 @@ pub struct Row {
     pub published_bit_per_s: Option<f64>,
     /// How the paper puts it: "exactly", "about", "more than" or "less than".
     pub published_relation: Option<String>,
+    /// Everything that was set on the hosts for this scheme.
+    #[serde(default)]
+    pub settings: Option<String>,
+    /// Why the scheme could not be tried on this machine; the figures then mean nothing.
+    #[serde(default)]
+    pub unavailable: Option<String>,
+    /// Name of this machine's processor.
+    #[serde(default)]
+    pub processor: Option<String>,
+    /// How many processors the machine has.
+    #[serde(default)]
+    pub processors: Option<u32>,
+    /// `terminal_cpu_seconds` over `seconds`: 1 is one processor busy all the time.
+    #[serde(default)]
+    pub terminal_cpu_share: Option<f64>,
+    /// `gateway_cpu_seconds` over `seconds`.
+    #[serde(default)]
+    pub gateway_cpu_share: Option<f64>,
+    /// Processor time of the whole machine during the run: client, server, kernel and emulator, and whatever else was
+    /// running.
+    #[serde(default)]
+    pub machine_cpu_seconds: Option<f64>,
+    /// The same for each 10⁹ bytes that arrived.
+    #[serde(default)]
+    pub machine_cpu_seconds_per_gb: Option<f64>,
+    /// Packets of the sender on the link that were sent again: TCP's retransmitted segments, or the packets that the
+    /// QUIC channel found lost.
+    #[serde(default)]
+    pub retransmitted_packets: Option<u64>,
+    /// The same as a share of all packets the sender sent.
+    #[serde(default)]
+    pub retransmitted_share: Option<f64>,
+    /// IP bytes offered to the link in the direction of the payload: payload, headers, repetitions and repairs.
+    #[serde(default)]
+    pub link_offered_bytes: Option<u64>,
 }
 
 impl Row {
@@ -93,10 +129,18 @@ impl Row {
         self.limit_bit_per_s = limit.map(Rate::as_f64);
         self.fraction_of_limit =
             limit.filter(|limit| *limit > Rate::ZERO).map(|limit| goodput.as_f64() / limit.as_f64());
-        let cpu = self.terminal_cpu_seconds.zip(self.gateway_cpu_seconds);
-        self.cpu_seconds_per_gb = cpu
-            .filter(|_| self.received_bytes > 0)
-            .map(|(terminal, gateway)| (terminal + gateway) / (self.received_bytes as f64 / 1e9));
+        let per_gb = |seconds: Option<f64>| {
+            seconds
+                .filter(|_| self.received_bytes > 0)
+                .map(|seconds| seconds / (self.received_bytes as f64 / 1e9))
+        };
+        let ours = [self.terminal_cpu_seconds, self.gateway_cpu_seconds];
+        let ours = ours.into_iter().flatten().reduce(|one, other| one + other);
+        (self.cpu_seconds_per_gb, self.machine_cpu_seconds_per_gb) =
+            (per_gb(ours), per_gb(self.machine_cpu_seconds));
+        let share = |cpu: Option<f64>| cpu.filter(|_| self.seconds > 0.0).map(|cpu| cpu / self.seconds);
+        (self.terminal_cpu_share, self.gateway_cpu_share) =
+            (share(self.terminal_cpu_seconds), share(self.gateway_cpu_seconds));
     }
 
     /// How long the whole file takes: measured, or extrapolated for stopped transfers.
@@ -108,7 +152,8 @@ impl Row {
         }
     }
 
-    /// Whether nothing went wrong: the bytes are right, the emulator kept up, the programs succeeded.
+    /// Whether nothing went wrong: the bytes are right, the emulator kept up, the programs succeeded. Nothing goes wrong
+    /// in what could not be tried.
     pub fn passed(&self) -> bool {
         self.valid && self.error.is_none() && self.integrity_ok != Some(false)
     }
