@@ -39,11 +39,11 @@ pub enum Law {
     Hybla,
     /// TCP Veno.
     Veno,
-    /// Enhanced TCP.
+    /// The enhanced Hybla of paper 002.
     Enhanced,
-    /// Hybla with Spike's window adaptation.
+    /// HSWA-TCP of paper 003.
     Hswa,
-    /// Hybic.
+    /// HYBIC of paper 004.
     Hybic,
     /// BoostTCP.
     Boost,
