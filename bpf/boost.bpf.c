@@ -8,7 +8,11 @@
 #include "learn.h"
 #include "law_boost.h"
 
+/* Rounds are told not more often. */
+#define TELL_MS 200
+
 const volatile struct tun tun SEC(".rodata.tun") = {};
+const char sky_name[16] SEC(".rodata.name") = "sky_boost";
 
 struct boost_private {
 	struct law_boost law;
@@ -16,6 +20,7 @@ struct boost_private {
 	struct boost_lost loss;
 	__u64 episode_us;    /* when the last episode of losses began */
 	__u32 round_end;     /* tp->delivered when the round began */
+	__u32 told_ms;       /* time of the last event for people */
 	__u32 rtt_us;        /* newest sample */
 };
 
@@ -71,6 +76,7 @@ void BPF_PROG(boost_init, struct sock *sk)
 	if (!own)
 		return;
 	own->round_end = tp->delivered;
+	own->told_ms = 0;
 	own->rtt_us = srtt;
 	own->episode_us = 0;
 	law_boost_init(&own->law, window, mss);
@@ -86,6 +92,7 @@ void BPF_PROG(boost_init, struct sock *sk)
 	}
 	learn_pace(sk, learn_bytes(rate, mss));
 	sky_pace(sk);
+	sky_tell(sk, EVENT_START, sky_name);
 }
 
 SEC("struct_ops")
@@ -108,7 +115,8 @@ void boost_cong_control(unsigned long long *ctx)
 	heard->srtt_us = sky_srtt_us(tp);
 	heard->min_rtt_us = sky_min_rtt_us(tp);
 	heard->acked = rs->acked_sacked;
-	heard->app_limited = rs->is_app_limited;
+	/* A window that is hardly used, because the peer's is smaller, says as little of the path. */
+	heard->app_limited = rs->is_app_limited || rs->prior_in_flight * 2 < tp->snd_cwnd;
 	heard->rate = 0;
 	heard->round = 0;
 	if (rs->delivered > 0 && rs->interval_us > 0) {
@@ -124,6 +132,10 @@ void boost_cong_control(unsigned long long *ctx)
 	if (heard->acked && heard->rtt_us)
 		law_boost_hear(&own->law, heard);
 	apply(sk, own);
+	if (heard->round && (__u32)(heard->now_us / 1000) - own->told_ms >= TELL_MS) {
+		own->told_ms = (__u32)(heard->now_us / 1000);
+		sky_tell(sk, EVENT_ROUND, sky_name);
+	}
 }
 
 SEC("struct_ops")
@@ -150,6 +162,8 @@ void BPF_PROG(boost_set_state, struct sock *sk, __u8 state)
 		tell_loss(sk, own, LAW_TIMEOUT, 0);
 	else if (state == TCP_CA_CWR)
 		tell_loss(sk, own, LAW_MARK, 0);
+	if (state == TCP_CA_Loss || state == TCP_CA_CWR)
+		sky_tell(sk, EVENT_LOSS, sky_name);
 }
 
 SEC("struct_ops")
@@ -175,6 +189,7 @@ void BPF_PROG(boost_release, struct sock *sk)
 			    (__u32)((usual * 1000000) >> 20));
 	}
 	bpf_sk_storage_delete(&boost_sockets, sk);
+	sky_tell(sk, EVENT_END, sky_name);
 }
 
 SEC(".struct_ops.link")

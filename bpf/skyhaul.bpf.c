@@ -10,12 +10,16 @@
 
 #define CA_EVENT_TX_START 0
 #define OLD_MS 600000
+/* Rounds are told not more often. */
+#define TELL_MS 200
 
 const volatile struct tun tun SEC(".rodata.tun") = {};
+const char sky_name[16] SEC(".rodata.name") = "skyhaul";
 
 struct skyhaul_private {
 	struct law_skyhaul law;
 	__u32 round_end;     /* tp->delivered when the round began */
+	__u32 told_ms;       /* time of the last event for people */
 };
 
 _Static_assert(sizeof(struct skyhaul_private) <= 13 * 8, "a socket has 104 bytes for its controller");
@@ -44,6 +48,7 @@ void BPF_PROG(skyhaul_init, struct sock *sk)
 	__u64 window = tp->snd_cwnd, known = 0, rate;
 
 	own->round_end = tp->delivered;
+	own->told_ms = 0;
 	law_skyhaul_init(&own->law, window);
 	/* Until the first answer: what the handshake took for a round trip, or a millisecond, and the start's pace. */
 	rate = ((window << 24) / fix_max(srtt, 1000)) * SKYHAUL_PACE_TRIPLE / 256;
@@ -57,6 +62,7 @@ void BPF_PROG(skyhaul_init, struct sock *sk)
 	}
 	learn_pace(sk, learn_bytes(rate, mss));
 	sky_pace(sk);
+	sky_tell(sk, EVENT_START, sky_name);
 }
 
 SEC("struct_ops")
@@ -90,6 +96,10 @@ void skyhaul_cong_control(unsigned long long *ctx)
 		law_skyhaul_hear(&law, &heard);
 	own->law = law;
 	apply(sk, own);
+	if (heard.round && heard.now_ms - own->told_ms >= TELL_MS) {
+		own->told_ms = heard.now_ms;
+		sky_tell(sk, EVENT_ROUND, sky_name);
+	}
 }
 
 SEC("struct_ops")
@@ -114,6 +124,8 @@ void BPF_PROG(skyhaul_set_state, struct sock *sk, __u8 state)
 		law_skyhaul_timeout(&own->law);
 	else if (state == TCP_CA_CWR)
 		law_skyhaul_mark(&own->law);
+	if (state == TCP_CA_Loss || state == TCP_CA_CWR)
+		sky_tell(sk, EVENT_LOSS, sky_name);
 }
 
 SEC("struct_ops")
@@ -144,6 +156,7 @@ void BPF_PROG(skyhaul_release, struct sock *sk)
 		learn_store(sk, learn_bytes((skyhaul_through(&own->law) << 16) / (65536 - own->law.noise),
 					    sky_tcp(sk)->mss_cache),
 			    own->law.least, (__u32)(((__u64)own->law.noise * 1000000) >> 16));
+	sky_tell(sk, EVENT_END, sky_name);
 }
 
 SEC(".struct_ops.link")
