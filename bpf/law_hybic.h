@@ -30,10 +30,11 @@ struct law_hybic {
 	__u32 gamma;
 	__u32 cut;           /* 1: ssthresh comes from a loss; 0: it is rho gamma */
 	__u32 slow_start;
-	__u32 before;        /* before the last cut: bit 0 as `cut`, bit 1 as `slow_start` */
+	__u32 slope;         /* of the friendly region, in 2^-40 segments per microsecond */
 	__u32 running;       /* 1: an epoch lasts */
 	__u32 k;             /* K in 1/1024 s, while it does */
-	__u32 part;          /* of the threshold beyond whole segments, in Q16: half a segment moves K for seconds */
+	__u16 part;          /* of the threshold beyond whole segments, in Q16: half a segment moves K for seconds */
+	__u16 before;        /* before the last cut: bit 0 as `cut`, bit 1 as `slow_start` */
 	__u64 w_max;         /* Q16; zero before the first loss */
 	__u64 w_max_before;  /* the same before the last cut */
 	__u64 start_us;      /* of the epoch */
@@ -45,7 +46,8 @@ LAW_INLINE void law_hybic_init(struct law_hybic *s, const struct law_setup *setu
 {
 	s->frac = 0;
 	s->limit = setup->cwnd;
-	s->reference_us = setup->reference_us ? setup->reference_us : HYBIC_REFERENCE_US;
+	s->reference_us = (__u32)fix_max(setup->reference_us ? setup->reference_us : HYBIC_REFERENCE_US, 1000);
+	s->slope = (__u32)((HYBIC_FRIENDLY << 24) / s->reference_us);
 	s->gamma = setup->ssthresh < LAW_NO_SSTHRESH ? setup->ssthresh : HYBIC_GAMMA;
 	s->cut = 0;
 	s->slow_start = 1;
@@ -73,7 +75,8 @@ LAW_INLINE void law_hybic_sample(struct law_hybic *s, const struct law_ack *ack)
 /* Microseconds in 1/1024 s. */
 LAW_INLINE __u64 law_hybic_ticks(__u64 us)
 {
-	return fix_min(us, 2000000000ULL) * 128 / 125000;
+	/* 1024 / 10^6 in Q40: a division would take longer than all the rest. */
+	return fix_min(us, 2000000000ULL) * 1125899907ULL >> 40;
 }
 
 /* A (t - K)^3 + W_max in Q16, zero where that is negative. */
@@ -105,7 +108,7 @@ LAW_INLINE __u64 law_hybic_avoid(struct law_hybic *s, const struct law_ack *ack,
 		law_hybic_begin(s, ack->now_us, window);
 	elapsed = fix_min(fix_less(ack->now_us, s->start_us), 2000000000ULL);
 	ticks = law_hybic_ticks(elapsed);
-	friendly = s->window + fix_div(HYBIC_FRIENDLY * elapsed, s->reference_us);
+	friendly = s->window + (s->slope * elapsed >> 24);
 	curve = law_hybic_curve(s, ticks);
 	/* Where an epoch begins the two meet: rounding must not decide. */
 	if (elapsed && friendly > curve) {
@@ -147,14 +150,14 @@ LAW_INLINE __u32 law_hybic_loss(struct law_hybic *s, const struct law_loss *loss
 	/* The first call for a cut. */
 	if (loss->signal == LAW_GAP) {
 		s->w_max_before = s->w_max;
-		s->before = s->cut | s->slow_start << 1;
+		s->before = (__u16)(s->cut | s->slow_start << 1);
 	}
 	s->w_max = window;
 	s->cut = 1;
 	s->running = 0;
 	s->slow_start = 0;
 	ssthresh = law_cut(&s->frac, window, HYBIC_KEPT);
-	s->part = s->frac;
+	s->part = (__u16)s->frac;
 	return ssthresh;
 }
 

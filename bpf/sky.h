@@ -113,7 +113,7 @@ FIX_INLINE void sky_fill(const struct tcp_sock *tp, const struct sky_base *base,
 	ack->srtt_us = sky_srtt_us(tp);
 	ack->flight = sky_in_flight(tp);
 	ack->flight_sent = 0;
-	ack->rwnd = (__u32)fix_div(tp->snd_wnd, mss);
+	ack->rwnd = mss ? tp->snd_wnd / mss : 0;
 	ack->mss = mss;
 	ack->round_start = 0;
 	ack->limited = sky_limited(tp);
@@ -134,7 +134,7 @@ FIX_INLINE void sky_sample(const struct tcp_sock *tp, struct sky_base *base, con
 
 	if (rtt_us > 0) {
 		base->rtt_us = rtt_us;
-		sent = (__u32)fix_div(sample->in_flight, tp->mss_cache);
+		sent = tp->mss_cache ? sample->in_flight / tp->mss_cache : 0;
 	}
 	sky_fill(tp, base, ack);
 	ack->rtt_us = rtt_us > 0 ? rtt_us : 0;
