@@ -163,55 +163,35 @@ impl Switch {
         if preference != Preference::Never {
             self.first_channel(key).await;
         }
-        let mut way = self.choose(key, preference);
-        let mut tried = false;
-        if way == Way::DirectFirst {
-            let limit = self.patience().min(self.config.limits.connect_timeout);
-            match self.by_tcp(client, &open, dialect, key, preference, limit).await {
-                Ok(()) => return,
-                Err((back, why)) => {
-                    debug!("{shown}: not by plain TCP ({why}), so by the channel");
-                    client = back;
+        // Each way once, the best first: what has changed while one was tried counts.
+        let (mut tried_channel, mut tried_tcp) = (false, false);
+        let mut why = Denial::NoChannel;
+        loop {
+            let way = match self.choose(key, preference) {
+                Way::DirectFirst if tried_tcp => Way::Channel,
+                way => way,
+            };
+            let outcome = match way {
+                Way::Channel if !tried_channel => {
+                    tried_channel = true;
+                    self.by_channel(client, &open, dialect, key, preference, tried_tcp).await
                 }
-            }
-            (way, tried) = (Way::Channel, true);
-        }
-        if way == Way::Channel {
-            let Some(peer) = key.and_then(|key| self.channel_to(key)) else {
-                return self.refuse(client, dialect, &shown, Denial::NoChannel).await;
-            };
-            let counter = match self.health(key) {
-                Health::Carried => &self.ways.carriage,
-                _ => &self.ways.channel,
-            };
-            count(counter);
-            let greeting = match dialect {
-                Dialect::Silent => None,
-                Dialect::Socks5 | Dialect::HttpConnect => Some(dialect.accepted()),
-            };
-            let leave = self.better_without(key, preference, tried);
-            let carried = self.tunnel.carry_unless(peer, &open, client, greeting, leave).await;
-            let Err((back, why)) = carried else { return };
-            client = back;
-            // Nothing was said to the client and nothing was taken from it: it can still go another way, if it was
-            // the channel that failed and not the destination.
-            let channels_fault = matches!(why, Refusal::Failed | Refusal::Unreachable);
-            way = match self.choose(key, preference) {
-                Way::Direct | Way::DirectFirst if channels_fault && !tried => Way::Direct,
-                _ => {
-                    debug!("{shown}: {why}");
-                    return dialect.refuse(client, why).await;
+                Way::Direct | Way::DirectFirst if !tried_tcp => {
+                    tried_tcp = true;
+                    self.by_tcp(client, &open, dialect, key, preference, way).await
                 }
+                _ => break,
             };
+            // Nothing was said to the client and nothing was taken from it: it can still go another way.
+            let Err((back, refusal)) = outcome else { return };
+            debug!("{shown}: {refusal}");
+            (client, why) = (back, refusal.into());
         }
-        if way == Way::Nothing {
-            return self.refuse(client, dialect, &shown, Denial::NoChannel).await;
+        if why == Denial::NoChannel {
+            debug!("{shown}: {why}");
+            count(&self.ways.refused);
         }
-        let limit = self.config.limits.connect_timeout;
-        if let Err((client, why)) = self.by_tcp(client, &open, dialect, key, preference, limit).await {
-            debug!("{shown}: by plain TCP: {why}");
-            dialect.refuse(client, why).await;
-        }
+        dialect.refuse(client, why).await;
     }
 
     /// Logs whenever new connections begin to take another way.
@@ -318,23 +298,43 @@ impl Switch {
     }
 
     /// Completes when a connection that waits for its destination should no longer wait for the channel.
-    async fn better_without(&self, key: Option<PublicKey>, preference: Preference, tried: bool) {
+    async fn better_without(&self, key: Option<PublicKey>, preference: Preference, tried_tcp: bool) {
         loop {
             let changed = self.tunnel.changed();
-            if !tried && self.choose(key, preference) == Way::Direct {
+            if !tried_tcp && self.choose(key, preference) == Way::Direct {
                 return;
             }
             changed.await;
         }
     }
 
-    async fn refuse(&self, client: TcpStream, dialect: Dialect, shown: &Shown<'_>, why: Denial) {
-        debug!("{shown}: {why}");
-        count(&self.ways.refused);
-        dialect.refuse(client, why).await;
+    /// Carries a connection by the channel until it ends. Hands the client back when its destination cannot be
+    /// reached, or when plain TCP has become better while it waited.
+    async fn by_channel(
+        &self,
+        client: TcpStream,
+        open: &Open,
+        dialect: Dialect,
+        key: Option<PublicKey>,
+        preference: Preference,
+        tried_tcp: bool,
+    ) -> Result<(), (TcpStream, Refusal)> {
+        let Some(peer) = key.and_then(|key| self.channel_to(key)) else {
+            return Err((client, Refusal::Unreachable));
+        };
+        match self.health(key) {
+            Health::Carried => count(&self.ways.carriage),
+            _ => count(&self.ways.channel),
+        }
+        let greeting = match dialect {
+            Dialect::Silent => None,
+            Dialect::Socks5 | Dialect::HttpConnect => Some(dialect.accepted()),
+        };
+        let leave = self.better_without(key, preference, tried_tcp);
+        self.tunnel.carry_unless(peer, open, client, greeting, leave).await
     }
 
-    /// Makes the connection from here and carries it until it ends. Hands the client back when its destination cannot
+    /// Makes a connection from here and carries it until it ends. Hands the client back when its destination cannot
     /// be reached.
     async fn by_tcp(
         &self,
@@ -343,8 +343,13 @@ impl Switch {
         dialect: Dialect,
         key: Option<PublicKey>,
         preference: Preference,
-        limit: Duration,
+        way: Way,
     ) -> Result<(), (TcpStream, Refusal)> {
+        let limit = match way {
+            // There is another way, which shall not come too late.
+            Way::DirectFirst => self.patience().min(self.config.limits.connect_timeout),
+            _ => self.config.limits.connect_timeout,
+        };
         let connect = async {
             tokio::time::timeout(limit, self.exit.connect(open, &[])).await.unwrap_or(Err(Refusal::TimedOut))
         };

@@ -70,6 +70,36 @@ async fn a_source_outside_the_peers_networks_is_not_impersonated() {
     assert_eq!(ignored.local_addr().unwrap().ip(), IpAddr::from([127, 0, 0, 1]), "not asked to preserve");
 }
 
+#[tokio::test]
+async fn nobody_is_led_to_where_this_end_itself_listens() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let exit = exit("deny = []").without(Rc::new(Loops::new(vec![address])));
+    for host in ["127.0.0.1", "localhost"] {
+        let outcome = exit.connect(&to(&format!("{host}:{}", address.port())), &[]).await;
+        assert_eq!(outcome.unwrap_err(), Refusal::NotAllowed, "{host}");
+    }
+}
+
+#[tokio::test]
+async fn the_congestion_control_that_is_asked_for_sends_or_the_usual_one_if_it_is_not_there() {
+    use nix::sys::socket::{getsockopt, sockopt};
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let open = to(&listener.local_addr().unwrap().to_string());
+    let sender = |stream: &TcpStream| {
+        let name = getsockopt(stream, sockopt::TcpCongestion).unwrap();
+        name.to_string_lossy().trim_end_matches('\0').to_owned()
+    };
+    let usual = sender(&exit("deny = []").connect(&open, &[]).await.unwrap());
+    // Every kernel has reno.
+    for (name, expected) in [("reno", "reno"), ("no_such_thing", usual.as_str())] {
+        let congestion = Congestion { name: name.to_owned(), is_missed: Rc::default() };
+        let exit = Exit { congestion: Some(congestion.clone()), ..exit("deny = []") };
+        assert_eq!(sender(&exit.connect(&open, &[]).await.unwrap()), expected, "{name}");
+        assert_eq!(congestion.is_missed.get(), name != "reno");
+    }
+}
+
 #[test]
 fn kernel_errors_become_refusals() {
     for (code, wanted) in [
