@@ -132,8 +132,8 @@ void boost_cong_control(unsigned long long *ctx)
 	if (heard->acked && heard->rtt_us)
 		law_boost_hear(&own->law, heard);
 	apply(sk, own);
-	if (heard->round && (__u32)(heard->now_us / 1000) - own->told_ms >= TELL_MS) {
-		own->told_ms = (__u32)(heard->now_us / 1000);
+	if (heard->round && (__u32)(heard->now_us >> 10) - own->told_ms >= TELL_MS) {
+		own->told_ms = (__u32)(heard->now_us >> 10);
 		sky_tell(sk, EVENT_ROUND, sky_name);
 	}
 }

@@ -325,7 +325,7 @@ BOOST_FUNCTION __u32 boost_take_sample(struct law_boost *s, const struct boost_h
 	}
 	s->recent[s->next & 7] = (__u32)sample;
 	s->next = (s->next + 1) & 7;
-	if (!s->least || sample <= s->least + s->least / 200)
+	if (!s->least || sample <= s->least + ((s->least * 5ULL) >> 10))
 		s->seen_us = heard->now_us;
 	before = s->least;
 	boost_update_least(s, heard->now_us, (__u32)sample);
@@ -621,7 +621,7 @@ BOOST_FUNCTION __u64 law_boost_pace(const struct law_boost *s)
 		return 0;
 	recent = boost_recent(s);
 	time = recent ? boost_min(recent, s->srtt_us) : s->srtt_us;
-	return boost_max(fix_div(law_boost_window(s) << 8, time) * (s->filling ? 1648 : 1010) / 1000, 1);
+	return boost_max(fix_div(law_boost_window(s) << 8, time) * (s->filling ? 1688 : 1034) >> 10, 1);
 }
 
 #endif

@@ -408,12 +408,20 @@ SKYHAUL_FUNCTION int skyhaul_congested(struct law_skyhaul *s, __u32 queue, __u32
 	return 0;
 }
 
-/* A queue of ours is drained by a dip; half of one that stays is somebody else's, or no queue. */
+/*
+ * A queue of ours shrinks by what a dip holds back, or is gone. One that does not is somebody else's, or no queue, and
+ * then the path is as long as it seems.
+ */
 LAW_INLINE void skyhaul_end_dip(struct law_skyhaul *s)
 {
+	__u32 before = s->least + s->queue;
+	__u32 expected = (__u32)skyhaul_min(fix_div(before, skyhaul_depth(s)), s->queue);
+	__u32 ours = skyhaul_less(before, s->replacing) >= expected / 2;
+
 	if (s->queue > skyhaul_target(s) / 2)
-		s->others = skyhaul_less(s->replacing, s->least) > s->queue / 2;
-	s->least = s->replacing;
+		s->others = !ours;
+	if (!ours || s->queue <= expected)
+		s->least = s->replacing;
 }
 
 /* `signs`: bit 0, the queue overflowed; bit 1, more than a quarter was lost. */

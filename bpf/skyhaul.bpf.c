@@ -24,9 +24,10 @@ struct skyhaul_private {
 
 _Static_assert(sizeof(struct skyhaul_private) <= 13 * 8, "a socket has 104 bytes for its controller");
 
+/* In 1.024 ms, which costs no division. */
 static __always_inline __u32 now_ms(const struct tcp_sock *tp)
 {
-	return (__u32)(tp->tcp_mstamp / 1000);
+	return (__u32)(tp->tcp_mstamp >> 10);
 }
 
 static __always_inline void apply(struct sock *sk, struct skyhaul_private *own)

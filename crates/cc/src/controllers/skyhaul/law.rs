@@ -545,13 +545,18 @@ impl Law {
         self.set(grown.min(most.max(window)));
     }
 
-    /// A queue of ours is drained by a dip; half of one that stays is somebody else's, or no queue.
+    /// A queue of ours shrinks by what a dip holds back, or is gone. One that does not is somebody else's, or no queue,
+    /// and then the path is as long as it seems.
     fn end_dip(&mut self) {
-        let left = self.replacing.saturating_sub(self.least);
+        let before = self.least + self.queue;
+        let expected = (u64::from(before) / self.depth()).min(u64::from(self.queue)) as u32;
+        let ours = before.saturating_sub(self.replacing) >= expected / 2;
         if self.queue > self.target() / 2 {
-            self.others = u8::from(left > self.queue / 2);
+            self.others = u8::from(!ours);
         }
-        self.least = self.replacing;
+        if !ours || self.queue <= expected {
+            self.least = self.replacing;
+        }
     }
 
     /// More was lost than the path loses: what goes through, and a queue of half of what overflowed.
