@@ -15,7 +15,7 @@ use crate::tidy;
 const JUDGE: &str = "1.95";
 
 /// What the product has: kernel controllers. `make build` takes the same, so that nothing is compiled twice.
-const FEATURES: [&str; 2] = ["--features", "bpf"];
+pub const FEATURES: [&str; 2] = ["--features", "bpf"];
 
 /// How long to wait for more output once the tests have ended: a program they left behind may hold the pipe.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -65,7 +65,7 @@ pub fn run(root: &Path, extent: Extent) -> Result<bool, String> {
     let mut tally = Tally::default();
     if extent == Extent::Everything {
         step("tests", &mut || {
-            let (status, counted) = tests(root)?;
+            let (status, counted) = tests(root, &["--no-fail-fast"], &[])?;
             tally = counted;
             Ok(status.success())
         })?;
@@ -107,21 +107,31 @@ fn cargo_program() -> OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
-/// Runs all tests of the workspace, as root where that is possible, shows what they say and counts.
-fn tests(root: &Path) -> Result<(ExitStatus, Tally), String> {
+/// Runs the tests that register controllers with the kernel, or, for `cost`, the one that measures what these cost.
+/// The last line counts tests; returns whether all passed.
+pub fn root_tests(root: &Path, cost: bool) -> Result<bool, String> {
+    let how: &[&str] = if cost { &["--ignored", "--nocapture", "cost"] } else { &["--test-threads=1"] };
+    let (status, tally) = tests(root, &["--test", "kernel"], how)?;
+    println!("{tally}");
+    Ok(status.success())
+}
+
+/// Runs tests of the workspace, as root where that is possible, shows what they say and counts. `which` is for cargo,
+/// `how` for the test programs.
+fn tests(root: &Path, which: &[&str], how: &[&str]) -> Result<(ExitStatus, Tally), String> {
     let cannot = |error: io::Error| format!("cannot run cargo test: {error}");
     // One pipe for both streams keeps the order of lines.
     let (reader, writer) = io::pipe().map_err(cannot)?;
     let mut command = Command::new(cargo_program());
-    command.args(["test", "--release", "--workspace", "--locked", "--no-fail-fast"]);
-    command.args(FEATURES);
+    command.args(["test", "--release", "--workspace", "--locked"]);
+    command.args(FEATURES).args(which);
     // Everything is built as the user we are; only the finished test programs become root.
     command.args([
         "--config",
         &format!("target.'cfg(unix)'.runner = ['{}']", root.join("scripts/as-root").display()),
     ]);
     // What tests that pass have to say is kept back by default, and with it why they skipped.
-    command.args(["--", "--show-output"]);
+    command.args(["--", "--show-output"]).args(how);
     command.current_dir(root).stdin(Stdio::inherit());
     command.stdout(writer.try_clone().map_err(cannot)?).stderr(writer);
     let mut child = command.spawn().map_err(cannot)?;

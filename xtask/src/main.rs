@@ -17,6 +17,8 @@ Chores of the repository.
   cargo xtask tidy       the house rules only: what a compiler cannot check
   cargo xtask faults     breaks things under running transfers and says what became of them; as root, 11 minutes
                          (arguments go to `skyhaul faults`: --skip cut-10min takes 4)
+  cargo xtask root-tests       controllers in the running kernel: register, use and remove each one; part of ci
+  cargo xtask root-tests cost  what their hooks cost, and CPU time per GB beside the kernel's reno; wants a quiet machine
   cargo xtask ns3        the simulator beside ns-3, which must be installed; some ten minutes (docs/ns3.md)
   cargo xtask ns3 ours   the same with the kept results of ns-3; a minute, and ns-3 is not needed
   cargo xtask ns3 show   the tables of the last such comparison
@@ -31,6 +33,8 @@ fn main() -> ExitCode {
         ["lint"] => ci::run(&root(), ci::Extent::WithoutTests),
         ["tidy"] => tidy::run(&root()),
         ["faults", ..] => faults(&words[1..]),
+        ["root-tests"] => ci::root_tests(&root(), false),
+        ["root-tests", "cost"] => ci::root_tests(&root(), true),
         ["ns3"] => ns3::run(&root()),
         ["ns3", "ours"] => ns3::run_ours(&root()),
         ["ns3", "show"] => ns3::show(&root()),
@@ -56,7 +60,8 @@ fn main() -> ExitCode {
 /// Builds the product and lets it break things.
 fn faults(arguments: &[&str]) -> Result<bool, String> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(["run", "--quiet", "--release", "--locked", "--package", "skyhaul-cli", "--", "faults"]);
+    command.args(["run", "--quiet", "--release", "--locked", "--package", "skyhaul-cli"]);
+    command.args(ci::FEATURES).args(["--", "faults"]);
     let status = command.args(arguments).current_dir(root()).status();
     match status.map_err(|error| format!("cargo: {error}"))?.code() {
         Some(0) => Ok(true),
