@@ -4,7 +4,9 @@ mod kernel_host;
 
 use kernel_host::{complaint, text, Cable, Host, FAR};
 use serde_json::Value;
-use skyhaul_live::kernel::Law;
+use skyhaul_live::kernel::{pins, Law};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 /// Enough for many rounds, little enough for a busy machine.
 const BYTES: usize = 4 << 20;
@@ -19,8 +21,9 @@ fn needs_root_every_controller_carries_connections_and_leaves_no_trace() {
     let cable = Cable::new();
     let routes = cable.routes();
     host.good(&["install"]);
+    assert_eq!(Law::built(), Law::ALL, "an object is missing in bpf/");
     let list = json(&host.good(&["list", "--format", "json"]));
-    for law in Law::built() {
+    for law in Law::ALL {
         let row = list.as_array().and_then(|rows| rows.iter().find(|row| row["name"] == law.name()));
         let row = row.unwrap_or_else(|| panic!("{law} is not in {list}"));
         assert_eq!(
@@ -216,4 +219,151 @@ fn needs_root_a_bpffs_that_was_mounted_on_request_is_unmounted_again() {
     assert!(host.good(&["remove"]).contains("bpffs unmounted"));
     assert_eq!(mounted(), "0");
     host.is_as_before();
+}
+
+#[test]
+fn needs_root_learnt_paths_are_shown_and_forgotten() {
+    let Some(host) = Host::new() else { return };
+    let cable = Cable::with_a_delay();
+    host.good(&["install", "skyhaul", "hybla"]);
+    assert!(host.good(&["paths"]).contains("nothing learnt yet"));
+    for (family, address) in cable.far_addresses().iter().enumerate() {
+        host.good_in(&cable.near, &["route", address, "skyhaul"]);
+        cable.transfer(family, true, 16 << 20, || {});
+    }
+    let paths = || json(&host.good(&["paths", "--format", "json"])).as_array().expect("rows").clone();
+    let start = Instant::now();
+    // The kernel lets the socket go a moment after the far end has closed.
+    while paths().len() < 2 && start.elapsed() < Duration::from_secs(10) {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let learnt = paths();
+    let networks: Vec<&str> = learnt.iter().filter_map(|path| path["network"].as_str()).collect();
+    assert_eq!(networks, ["10.77.0.0", "fd77::"], "{learnt:?}");
+    for path in &learnt {
+        assert!(path["rate_bit_per_s"].as_u64() > Some(1_000_000), "{path}");
+        assert!(path["cwnd_segments"].as_u64() > Some(1) && path["connections"] == 1, "{path}");
+    }
+
+    // An upgrade keeps what was learnt.
+    host.good(&["install", "skyhaul"]);
+    assert_eq!(paths().len(), 2);
+    assert!(host.refused(&["paths", "clear", "192.0.2.0"]).contains("nothing is known of 192.0.2.0"));
+    assert_eq!(host.good(&["paths", "clear", "fd77::"]), "1 path forgotten\n");
+    host.good(&["remove", "skyhaul", "--keep-paths"]);
+    assert_eq!(paths().len(), 1, "hybla is still installed");
+    host.good(&["remove", "--keep-paths"]);
+    assert!(host.files().contains("sky_paths"), "{}", host.files());
+    host.good(&["install", "skyhaul"]);
+    assert_eq!(paths().len(), 1);
+    assert_eq!(host.good(&["paths", "clear"]), "1 path forgotten\n");
+    host.good(&["remove"]);
+    host.is_as_before();
+}
+
+#[test]
+fn needs_root_a_watch_sees_connections_begin_go_on_and_end() {
+    let Some(host) = Host::new() else { return };
+    let cable = Cable::new();
+    host.good(&["install"]);
+    let mut watch = host.command(env!("CARGO_BIN_EXE_skyhaul"));
+    watch.args(["kernel", "watch", "--only", "veno", "--for", "4", "--format", "json"]);
+    let watch =
+        watch.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary under test runs");
+    // It asks for events as soon as it runs; connections keep coming until it has had its time.
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(4) {
+        for (family, law) in [(0, "veno"), (1, "veno"), (0, "hybla")] {
+            host.good_in(&cable.near, &["route", FAR[family], law]);
+            cable.transfer(family, true, BYTES, || {});
+        }
+    }
+    let output = watch.wait_with_output().expect("it ends by itself");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let events: Vec<Value> = text(&output.stdout).lines().map(json).collect();
+    for event in &events {
+        assert_eq!(event["algorithm"], "sky_veno", "{event}");
+    }
+    for (remote, local) in [("10.78.0.2:", "10.78.0.1:"), ("[fd78::2]:", "[fd78::1]:")] {
+        let of = |end: &Value, address: &str| end.as_str().is_some_and(|end| end.starts_with(address));
+        let ours: Vec<&Value> = events.iter().filter(|event| of(&event["remote"], remote)).collect();
+        assert!(ours.iter().all(|event| of(&event["local"], local)), "{ours:?}");
+        for kind in ["start", "end"] {
+            assert!(ours.iter().any(|event| event["event"] == kind), "{kind} {remote} in {events:?}");
+        }
+        let sent = ours
+            .iter()
+            .filter(|event| event["event"] == "end")
+            .filter_map(|event| event["delivered_segments"].as_u64());
+        assert!(sent.max() > Some(100), "{ours:?}");
+        assert!(ours.iter().any(|event| event["pacing_bit_per_s"].as_u64() > Some(0)), "{ours:?}");
+    }
+    host.good(&["remove"]);
+    assert_eq!(cable.routes().matches("sky_").count(), 0);
+    host.is_as_before();
+}
+
+#[test]
+#[ignore = "measures for a minute and wants a quiet machine: cargo xtask root-tests cost"]
+fn needs_root_cost_of_every_controller() {
+    let Some(host) = Host::new() else { return };
+    let (cable, link) = (Cable::new(), Cable::with_a_delay());
+    host.good(&["install"]);
+    let choose = |algorithm: &str| {
+        let route = format!("route replace {}/32 dev cable congctl {algorithm}", FAR[0]);
+        cable.near.ip(&route).expect("it is registered");
+    };
+    let counting = pins::Counting::begin().expect("root may");
+    println!("  controller  hook                  calls  ns each");
+    for law in Law::built() {
+        host.good_in(&link.near, &["route", &link.far_addresses()[0], law.name()]);
+        link.transfer(0, true, 32 << 20, || {});
+        let standing = pins::list().into_iter().find(|standing| standing.law == law).expect("it is listed");
+        assert!(standing.hooks.iter().any(|hook| hook.calls > 1_000), "{law} was not used: {standing:?}");
+        for hook in standing.hooks.iter().filter(|hook| hook.calls > 0) {
+            let name = hook.name.trim_start_matches(law.name()).trim_start_matches('_');
+            println!("  {law:10}  {name:16} {:10}  {:7.1}", hook.calls, hook.mean_ns().unwrap_or(0.0));
+        }
+    }
+    drop(counting);
+
+    println!(
+        "\n  CPU time of both ends beside the kernel's own reno: median of {PAIRS} pairs, least to most"
+    );
+    for law in Law::built() {
+        let mut ratios: Vec<f64> = (0..PAIRS)
+            .map(|pair| {
+                let cost = |algorithm: &str| {
+                    choose(algorithm);
+                    let before = cpu_seconds();
+                    cable.transfer(0, true, 128 << 20, || {});
+                    cpu_seconds() - before
+                };
+                // Alternating: whatever warms up or slows down hits both alike.
+                let (ours, theirs) = match pair % 2 {
+                    0 => (cost(law.algorithm()), cost("reno")),
+                    _ => {
+                        let theirs = cost("reno");
+                        (cost(law.algorithm()), theirs)
+                    }
+                };
+                ours / theirs
+            })
+            .collect();
+        ratios.sort_by(f64::total_cmp);
+        println!("  {law:10}  {:.3}  ({:.3} to {:.3})", ratios[PAIRS / 2], ratios[0], ratios[PAIRS - 1]);
+    }
+}
+
+/// Odd, so that there is a middle one.
+const PAIRS: usize = 9;
+
+/// CPU time of this process, which does the work of both ends of the cable: user, system and the interrupts on it.
+fn cpu_seconds() -> f64 {
+    let usage =
+        nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF).expect("it always answers");
+    [usage.user_time(), usage.system_time()]
+        .map(|time| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6)
+        .iter()
+        .sum()
 }

@@ -173,8 +173,13 @@ pub enum KernelError {
         /// What the kernel or libbpf said last.
         reason: String,
     },
-    /// The controller's name is taken by code that is not ours.
-    Taken(Law),
+    /// The controller's name is taken by other code.
+    Taken {
+        /// The controller.
+        law: Law,
+        /// Whether that code is installed; else a running program holds it.
+        installed: bool,
+    },
     /// A file could not be used.
     File {
         /// The file.
@@ -184,6 +189,13 @@ pub enum KernelError {
     },
     /// Something else; the text says what was found and what would do.
     Request(String),
+}
+
+impl KernelError {
+    #[cfg_attr(not(feature = "bpf"), allow(dead_code, reason = "nothing is registered"))]
+    fn taken(law: Law) -> KernelError {
+        KernelError::Taken { law, installed: pins::pin(law).is_file() }
+    }
 }
 
 impl fmt::Display for KernelError {
@@ -198,10 +210,16 @@ impl fmt::Display for KernelError {
             KernelError::Refused { law, reason } => {
                 write!(out, "the kernel refuses controller {law}: {reason}")
             }
-            KernelError::Taken(law) => write!(
+            KernelError::Taken { law, installed: true } => write!(
                 out,
-                "a controller called {} with other code is registered already; \
-                 bring it up to date with: skyhaul kernel install {law}",
+                "a controller called {} with other code is installed; bring it up to date with: \
+                 skyhaul kernel install {law}",
+                law.algorithm()
+            ),
+            KernelError::Taken { law, installed: false } => write!(
+                out,
+                "a running program, such as a lab, has registered a controller called {} with other code; \
+                 wait until it has ended",
                 law.algorithm()
             ),
             KernelError::File { path, source } => write!(out, "{}: {source}", path.display()),

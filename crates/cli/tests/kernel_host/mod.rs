@@ -10,8 +10,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use skyhaul_live::emulate::{self, Emulator, Hosts};
 use skyhaul_live::kernel::Law;
 use skyhaul_live::netns::Namespace;
+use skyhaul_sim::scenario::Scenario;
 
 /// Longer than anything here takes unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -145,14 +147,23 @@ fn available() -> String {
     fs::read_to_string(AVAILABLE).expect("every Linux has it")
 }
 
-/// Two namespaces joined by a cable.
+/// Two namespaces joined by a cable, or by a link that takes its time.
 pub struct Cable {
     pub near: Namespace,
     pub far: Namespace,
+    near_addresses: [IpAddr; 2],
+    far_addresses: [IpAddr; 2],
+    _link: Option<(Hosts, Emulator)>,
 }
 
 pub const NEAR: [&str; 2] = ["10.78.0.1", "fd78::1"];
 pub const FAR: [&str; 2] = ["10.78.0.2", "fd78::2"];
+
+const LINK: &str =
+    "format = 1\nid = \"test.kernel\"\ntitle = \"100 Mbit/s, 10 ms each way\"\nsource = \"our own\"\n\
+    [forward]\nrate = \"100 Mbit/s\"\none_way = \"10 ms\"\nqueue = \"500 kB\"\n\
+    [back]\nrate = \"100 Mbit/s\"\none_way = \"10 ms\"\nqueue = \"500 kB\"\n\
+    [workload]\nkind = \"ftp-download\"\nbytes = \"1 MiB\"\n";
 
 impl Cable {
     pub fn new() -> Cable {
@@ -165,12 +176,31 @@ impl Cable {
             end.ip(&format!("address add {}/24 dev cable", addresses[0])).expect("a good address");
             end.ip(&format!("-6 address add {}/64 nodad dev cable", addresses[1])).expect("a good address");
         }
-        let cable = Cable { near, far };
+        let [near_addresses, far_addresses] =
+            [NEAR, FAR].map(|both| both.map(|address| address.parse().expect("an address")));
+        let cable = Cable { near, far, near_addresses, far_addresses, _link: None };
         let start = Instant::now();
         while cable.routes().contains("linkdown") && start.elapsed() < PATIENCE {
             thread::sleep(Duration::from_millis(10));
         }
         cable
+    }
+
+    /// A link on which connections live long enough to learn something, between the terminal and the gateway of the
+    /// lab.
+    pub fn with_a_delay() -> Cable {
+        let hosts = Hosts::new().expect("root may make namespaces");
+        let scenario = Scenario::parse(LINK, "test link").expect("the scenario is correct");
+        let link = hosts.link(&scenario, 1).expect("root may make a TUN device");
+        let [near_addresses, far_addresses] =
+            [emulate::TERMINAL, emulate::GATEWAY].map(|(v4, v6)| [IpAddr::from(v4), IpAddr::from(v6)]);
+        let (near, far) = (hosts.terminal.clone(), hosts.gateway.clone());
+        Cable { near, far, near_addresses, far_addresses, _link: Some((hosts, link)) }
+    }
+
+    /// The far end's addresses, IPv4 and IPv6.
+    pub fn far_addresses(&self) -> [String; 2] {
+        self.far_addresses.map(|address| address.to_string())
     }
 
     /// The routes of the near end.
@@ -185,14 +215,15 @@ impl Cable {
     /// Sends `bytes` from near to far, over a connection that near makes or accepts, with `during` in the middle of
     /// it, and checks every byte.
     pub fn transfer(&self, family: usize, makes: bool, bytes: usize, during: impl FnOnce()) {
-        let address =
-            |ip: &str, port: u16| SocketAddr::from((ip.parse::<IpAddr>().expect("an address"), port));
-        let (server, client, ip) =
-            if makes { (&self.far, &self.near, FAR[family]) } else { (&self.near, &self.far, NEAR[family]) };
-        let listener = server.run(|| TcpListener::bind(address(ip, 0))).expect("a free port");
+        let (server, client, ip) = match makes {
+            true => (&self.far, &self.near, self.far_addresses[family]),
+            false => (&self.near, &self.far, self.near_addresses[family]),
+        };
+        let listener = server.run(|| TcpListener::bind((ip, 0))).expect("a free port");
         let port = listener.local_addr().expect("bound").port();
-        let made =
-            client.run(|| TcpStream::connect_timeout(&address(ip, port), PATIENCE)).expect("it listens");
+        let made = client
+            .run(|| TcpStream::connect_timeout(&SocketAddr::from((ip, port)), PATIENCE))
+            .expect("it listens");
         let (accepted, _) = listener.accept().expect("it has connected");
         let (mut sender, receiver) = if makes { (made, accepted) } else { (accepted, made) };
         for stream in [&sender, &receiver] {

@@ -230,14 +230,14 @@ fn register(mut loaded: Loaded) -> Result<Registration, KernelError> {
         }
         if let Some((link, map)) = registered_link(loaded.law) {
             if !loaded.has_code_of(map) {
-                return Err(KernelError::Taken(loaded.law));
+                return Err(KernelError::taken(loaded.law));
             }
             return Ok(Registration { _link: None, _object: None, _others_link: Some(link) });
         }
         // Taken but no longer there: it was just being removed.
         thread::sleep(PAUSE);
     }
-    Err(KernelError::Taken(loaded.law))
+    Err(KernelError::taken(loaded.law))
 }
 
 /// The link that holds a controller, and the number of its map.

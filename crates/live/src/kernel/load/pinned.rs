@@ -96,18 +96,19 @@ fn put(loaded: &mut Loaded, abilities: Abilities, undo: &mut Undo) -> Result<Cha
         }
         None if path.is_file() => {
             let link = Link::open(&path).map_err(|error| file(&path, &error))?;
-            let old = map_of(&link).ok_or(KernelError::Taken(law))?;
+            let old = map_of(&link);
             let new = loaded.operations().ok_or(KernelError::NotBuilt(law))?;
             update(&link, new.as_fd())
                 .map_err(|error| KernelError::Refused { law, reason: error.to_string() })?;
-            undo.replaced.push((link, old));
+            // Only CAP_SYS_ADMIN may look the old code up; without it, it cannot be put back either.
+            undo.replaced.extend(old.map(|old| (link, old)));
             Ok(Change::Replaced)
         }
         // A program holds it for as long as it runs, as the lab does.
         None => {
-            let (link, map) = registered_link(law).ok_or(KernelError::Taken(law))?;
+            let (link, map) = registered_link(law).ok_or_else(|| KernelError::taken(law))?;
             if !loaded.has_code_of(map) {
-                return Err(KernelError::Taken(law));
+                return Err(KernelError::taken(law));
             }
             pin_descriptor(link.as_fd(), &path)?;
             undo.files.push(path);
@@ -121,7 +122,7 @@ fn put_without_links(loaded: &mut Loaded, path: &Path, undo: &mut Undo) -> Resul
     let law = loaded.law;
     let change = if path.is_file() { Change::Replaced } else { Change::New };
     unregister_map(path)?;
-    let mut link = loaded.attach()?.ok_or(KernelError::Taken(law))?;
+    let mut link = loaded.attach()?.ok_or_else(|| KernelError::taken(law))?;
     let map = loaded.operations().ok_or(KernelError::NotBuilt(law))?;
     pin_descriptor(map.as_fd(), path)?;
     undo.held_by_themselves.push(path.to_owned());
@@ -194,10 +195,18 @@ pub fn remove(laws: &[Law], keep_paths: bool) -> Result<(), KernelError> {
 
 /// When the code of a registered controller was loaded, and what its hooks have cost.
 pub fn running(law: Law) -> Option<(Option<Duration>, Vec<Hook>)> {
-    let map = registered_link(law).map(|(_, map)| map).or_else(|| {
+    // What is pinned counts: another program may hold an object of the same name that it calls otherwise.
+    let pinned = || match Link::open(pin(law)).ok()?.info().ok()?.info {
+        LinkTypeInfo::StructOps(operations) => Some(operations.map_id),
+        _ => None,
+    };
+    let held_by_itself = || {
         let map = MapHandle::from_pinned_path(pin(law)).ok()?;
         libbpf_rs::MapInfo::new(map.as_fd()).ok().map(|info| info.info.id)
-    })?;
+    };
+    let said = Said::begin();
+    let map = pinned().or_else(held_by_itself).or_else(|| registered_link(law).map(|(_, map)| map))?;
+    drop(said);
     let types = MapInfoIter::default().find(|found| found.id == map)?.btf_id;
     let programs: Vec<_> = ProgInfoIter::default()
         .filter(|program| program.ty == ProgramType::StructOps && program.btf_id == types)
@@ -232,4 +241,60 @@ fn map_of(link: &Link) -> Option<MapHandle> {
 
 fn file(path: &Path, error: &libbpf_rs::Error) -> KernelError {
     KernelError::Request(format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    fn listed(law: Law) -> bool {
+        let list = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap();
+        list.split_whitespace().any(|name| name == law.algorithm())
+    }
+
+    /// The way of kernels before 6.4, which later ones still know.
+    #[test]
+    fn needs_root_without_links_a_controller_stays_until_its_map_is_emptied() {
+        if let Err(missing) = super::super::super::available() {
+            eprintln!("skipped: {missing}");
+            return;
+        }
+        let law = Law::Enhanced;
+        if listed(law) {
+            eprintln!("skipped: {} is in use on this machine", law.algorithm());
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        nix::mount::mount(
+            Some("bpf"),
+            folder.path(),
+            Some("bpf"),
+            nix::mount::MsFlags::empty(),
+            None::<&str>,
+        )
+        .unwrap();
+        let pin = folder.path().join("enhanced");
+        let manner = Manner::here(false).unwrap();
+        let manner = Manner { abilities: Abilities { links: false, ..manner.abilities }, ..manner };
+        let again = || load(law, manner, &mut Shared::new()).unwrap();
+
+        let mut undo = Undo::default();
+        let first = put_without_links(&mut again(), &pin, &mut undo).map_err(|error| error.to_string());
+        let stays = listed(law);
+        let second = put_without_links(&mut again(), &pin, &mut undo).map_err(|error| error.to_string());
+        let stays_again = listed(law);
+        // Not kept: what was done is taken back.
+        drop(undo);
+        let gone = (0..100).any(|_| {
+            thread::sleep(Duration::from_millis(20));
+            !listed(law)
+        });
+        let pinned = pin.exists();
+        nix::mount::umount2(folder.path(), nix::mount::MntFlags::MNT_DETACH).unwrap();
+        assert_eq!(first, Ok(Change::New));
+        assert!(stays, "it holds itself");
+        assert_eq!(second, Ok(Change::Replaced));
+        assert!(stays_again && gone && !pinned, "{stays_again} {gone} {pinned}");
+    }
 }
