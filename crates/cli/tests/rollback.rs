@@ -16,6 +16,11 @@ use nix::sys::signal::Signal;
 use skyhaul_live::keys::Replace;
 use skyhaul_live::netns::Namespace;
 
+/// What becomes of a client that only listens. The reset can be there before connect() has returned.
+fn fate(client: &Namespace, to: SocketAddr) -> Result<usize, ErrorKind> {
+    connect(client, to).and_then(|mut stream| stream.read(&mut [0])).map_err(|error| error.kind())
+}
+
 /// The request and the two answers of a SOCKS5 connection, and all that comes back.
 fn by_socks5(client: &Namespace, to: SocketAddr, words: &[u8]) -> Vec<u8> {
     let address = match to {
@@ -117,8 +122,7 @@ fn needs_namespaces_without_a_gateway_connections_are_made_by_plain_tcp() {
     );
     let answer = by_http(client, "10.77.2.2:7", b"");
     assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("the channel is down"), "{answer}");
-    let mut stream = connect(client, "10.77.2.2:7".parse().expect("an address")).expect("accepted at once");
-    assert_eq!(stream.read(&mut [0]).map_err(|error| error.kind()), Err(ErrorKind::ConnectionReset));
+    assert_eq!(fate(client, "10.77.2.2:7".parse().expect("an address")), Err(ErrorKind::ConnectionReset));
     let said = terminal.finish();
     assert!(said.contains("the channel to gateway is down: new connections take plain TCP"), "{said}");
     assert_eq!(said.matches("by plain TCP, the channel is down").count(), 6, "{said}");
@@ -225,6 +229,67 @@ fn needs_namespaces_a_killed_gateway_resets_what_runs_and_new_connections_go_pas
     let said = terminal.finish();
     let [channel, carriage, by_tcp, refused] = counts(&said);
     assert!(channel >= 3 && (carriage, by_tcp, refused) == (0, direct, 0), "{said}");
+}
+
+#[test]
+fn needs_namespaces_udp_that_stops_leaves_new_connections_plain_tcp_and_has_them_back_when_it_passes() {
+    if !privileged() {
+        return;
+    }
+    for carriage in [true, false] {
+        let site = Site::new();
+        site.forward();
+        let quick = |text: String| {
+            text.replace("#detect = \"3 s\"", "detect = \"1 s\"")
+                .replace("#hold = \"10 s\"", "hold = \"1 s\"")
+                .replace("#carriage = true", &format!("carriage = {carriage}"))
+        };
+        site.configure(
+            |text| quick(text) + "\n[[destination]]\nports = [80]\nchannel = \"require\"\n",
+            quick,
+        );
+        let (terminal, _gateway) = site.both();
+        let (client, server) = (&site.hosts.client, &site.hosts.server);
+        let (mut near, mut far) = open(client, server, SERVER[0]);
+
+        block_udp(&site);
+        let blocked = Instant::now();
+        // A proxy's client that waits for its destination need not wait for the channel.
+        let (address, _answer) = shouter(server, SERVER[1].parse().expect("an address"));
+        assert!(by_socks5(client, address, b"early").ends_with(b"EARLY"), "{}", terminal.said());
+        terminal.until_it_says("new connections take plain TCP");
+        eprintln!("carriage {carriage}: another way after {:?}", blocked.elapsed());
+        for ip in SERVER {
+            let (own, seen) = exchange(client, server, ip).expect("by plain TCP");
+            assert_eq!(own, seen, "the client's own address and port");
+        }
+        let listener = server.run(|| TcpListener::bind((SERVER[0], 80))).expect("a free port");
+        let required = listener.local_addr().expect("bound");
+        if carriage {
+            let mut required = connect(client, required).expect("accepted at once");
+            required.write_all(b"x").expect("sent");
+            let (mut required_far, _) = listener.accept().expect("inside TCP");
+            required_far.read_exact(&mut [0]).expect("inside TCP");
+            near.write_all(b"y").expect("sent");
+            far.read_exact(&mut [0]).expect("the running connection goes on inside TCP");
+        } else {
+            assert_eq!(fate(client, required), Err(ErrorKind::ConnectionReset));
+        }
+        let before = terminal.said();
+
+        nft(&site.hosts.gateway, "delete table inet block");
+        terminal.until_it_says("is up: new connections take it");
+        near.write_all(b"z").expect("sent");
+        far.read_exact(&mut [0]).expect("the running connection goes on");
+        for ip in SERVER {
+            exchange(client, server, ip).expect("by the channel");
+        }
+        let said = terminal.finish();
+        let [channel, inside_tcp, direct, refused] = counts(&said);
+        assert_eq!(before.matches("by plain TCP, ").count() as u64, direct, "none after the return\n{said}");
+        assert!(direct >= 2 && channel >= 3, "{said}");
+        assert_eq!((inside_tcp, refused), if carriage { (1, 0) } else { (0, 1) }, "{said}");
+    }
 }
 
 /// An open connection whose two ends are in our hands.

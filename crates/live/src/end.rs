@@ -17,6 +17,7 @@ use skyhaul_cc::registry::{self, UnknownController};
 use skyhaul_cc::units::{Bytes, Rate};
 use skyhaul_pep::auth::{PublicKey, SecretKey};
 use skyhaul_pep::frame::Refusal;
+use skyhaul_pep::rollback::Settings;
 use skyhaul_pep::Tuning;
 use tokio::task::{JoinSet, LocalSet};
 use tracing::{debug, info, warn};
@@ -225,7 +226,7 @@ fn pep_config(config: &Config, secret: &SecretKey, memory: &Arc<Memory>) -> skyh
         secret: secret.clone(),
         peers: config.peers.iter().map(|peer| peer.key).collect(),
         controller: Arc::new(move |way| {
-            let setup = Setup { history: memory.recall(way), ..setup };
+            let setup = Setup { history: way.history.or_else(|| memory.recall(way)), ..setup };
             registry::build(&name, &setup).expect("End::new has built the same controller before")
         }),
         tuning: Tuning {
@@ -235,6 +236,12 @@ fn pep_config(config: &Config, secret: &SecretKey, memory: &Arc<Memory>) -> skyh
             shim: config.wire.shim,
             repair: config.wire.repair,
             flows: config.limits.flows as u32,
+            rollback: Settings {
+                enabled: config.rollback.enabled,
+                detect: config.rollback.detect,
+                hold: config.rollback.hold,
+                carriage: config.rollback.carriage,
+            },
             ..Tuning::default()
         },
         memory: config.limits.memory,

@@ -162,6 +162,8 @@ pub mod feature {
     pub const SHIM: u64 = 1;
     /// Coded repair of streams and bursts.
     pub const REPAIR: u64 = 2;
+    /// Probes and a TCP carriage of [`crate::rollback`].
+    pub const ROLLBACK: u64 = 16;
 }
 
 /// A frame of the control stream.

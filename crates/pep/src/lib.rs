@@ -20,8 +20,8 @@ mod tunnel;
 
 pub use channel::{ChannelStats, Epoch, Tuning};
 pub use quinn_proto::EcnCodepoint;
-pub use rollback::{Carriage, Standing, Trouble};
+pub use rollback::{Carriage, RollbackStats, Standing, Trouble};
 pub use session::Read;
 pub use tunnel::{
-    Batch, Config, ControllerFactory, DownReason, Event, FlowId, PeerId, SetupError, Tunnel, Way,
+    Batch, Config, ControllerFactory, DownReason, Event, FlowId, PeerId, PipeId, SetupError, Tunnel, Way,
 };

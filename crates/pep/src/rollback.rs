@@ -2,6 +2,13 @@
 //! connection to the same peer, until UDP has been healthy for a while. QUIC sees no difference and repeats
 //! what was not acknowledged, so running flows go on where they were.
 
+mod quality;
+mod watch;
+pub mod wire;
+
+pub(crate) use quality::Progress;
+pub(crate) use watch::{Action, Look, Watch};
+
 use skyhaul_cc::Duration;
 use std::fmt;
 
@@ -55,7 +62,7 @@ pub enum Standing {
 impl fmt::Display for Standing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Standing::Up => "by UDP",
+            Standing::Up => "sent by UDP",
             Standing::Carried => "carried inside TCP",
             Standing::Silent => "silent",
         })
@@ -84,7 +91,7 @@ pub enum Trouble {
 }
 
 impl Trouble {
-    /// All of them.
+    /// All of them; the place of each is its code on the wire.
     pub const ALL: [Trouble; 8] = [
         Trouble::Silent,
         Trouble::OneWay,
@@ -95,6 +102,14 @@ impl Trouble {
         Trouble::CarriageLost,
         Trouble::Healthy,
     ];
+
+    pub(crate) fn code(self) -> u8 {
+        self as u8
+    }
+
+    pub(crate) fn of(code: u8) -> Self {
+        Trouble::ALL.get(usize::from(code)).copied().unwrap_or(Trouble::Silent)
+    }
 }
 
 impl fmt::Display for Trouble {
@@ -110,4 +125,33 @@ impl fmt::Display for Trouble {
             Trouble::Healthy => "UDP works",
         })
     }
+}
+
+/// What the roll back of a channel has seen and done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RollbackStats {
+    /// What carries the channel now.
+    pub carriage: Carriage,
+    /// Times that trouble was found, of whatever kind.
+    pub troubles: u64,
+    /// Of these, by kind, in the order of [`Trouble::ALL`].
+    pub by_kind: [u64; 8],
+    /// Times that the channel moved into TCP.
+    pub carried: u64,
+    /// Times that it moved back to UDP.
+    pub returned: u64,
+    /// Times that nothing got through.
+    pub silences: u64,
+    /// TCP connections begun for it.
+    pub dialled: u64,
+    /// Words sent outside QUIC: probes and answers.
+    pub words_sent: u64,
+    /// Words of the other end.
+    pub words_heard: u64,
+    /// Words that were not the other end's.
+    pub words_refused: u64,
+    /// How old the newest sign of life was when the last trouble was found.
+    pub last_detection: Duration,
+    /// How long the last silence was, from its detection.
+    pub last_silence: Duration,
 }

@@ -141,6 +141,10 @@ impl Session {
         &mut self.channel
     }
 
+    pub(crate) fn channel_ref(&self) -> &Channel {
+        &self.channel
+    }
+
     pub(crate) fn stats(&self) -> ChannelStats {
         let stats = self.channel.stats();
         let RepairStats { copies, .. } = stats.repair;
@@ -154,6 +158,13 @@ impl Session {
     /// Bytes of flow data in this end's memory: received and not passed on, queued and not sent.
     pub(crate) fn held(&self) -> (u64, u64) {
         (self.held, self.flows.queued)
+    }
+
+    pub(crate) fn look(&self) -> crate::rollback::Look {
+        let mut look = self.channel.look();
+        look.has_flows = !self.flows.map.is_empty();
+        look.progress.wanting |= self.flows.queued > 0;
+        look
     }
 
     pub(crate) fn flow_count(&self) -> usize {

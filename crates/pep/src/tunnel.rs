@@ -3,14 +3,17 @@
 //! sockets, in tests by a virtual clock and simulated links.
 
 mod event;
+mod roll;
+mod sending;
 
 pub use event::{DownReason, Event, FlowId, PeerId};
+pub use roll::PipeId;
 
 use crate::auth::tls::{self, RefusedKeys, SERVER_NAME};
 use crate::auth::{PublicKey, SecretKey};
 use crate::channel::{datagram_size, prepare, Arrival, Channel, ChannelStats, Epoch, Prepared, Tuning};
 use crate::frame::{Open, Refusal};
-use crate::rollback::Standing;
+use crate::rollback::wire::{ChannelName, Word};
 use crate::session::{code, Memory, Read, Session, SessionEvent, StreamNumber};
 use crate::shim::{Header, Kind, HEADER};
 use bytes::{Buf, Bytes as Data, BytesMut};
@@ -19,6 +22,7 @@ use quinn_proto::{
     ClientConfig, ConnectionError, ConnectionHandle, DatagramEvent, EcnCodepoint, Endpoint, EndpointConfig,
     Event as QuicEvent, HashedConnectionIdGenerator, Incoming, ServerConfig, Transmit,
 };
+use roll::{Pipe, Rolling};
 use skyhaul_cc::{Bytes, Controller, Duration, PathHistory, Time};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -30,12 +34,14 @@ use std::sync::Arc;
 pub type ControllerFactory = Arc<dyn Fn(&Way) -> Box<dyn Controller> + Send + Sync>;
 
 /// Where a connection leads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Way {
     /// The other end's key, once it is proven.
     pub peer: Option<PublicKey>,
     /// The other end's address.
     pub remote: SocketAddr,
+    /// What this very connection had learnt of its path before it left it for another.
+    pub history: Option<PathHistory>,
 }
 
 /// What one end is made of.
@@ -99,6 +105,7 @@ struct Peer {
     client: bool,
     /// Until then the handshake must be through.
     deadline: Time,
+    rolling: Rolling,
 }
 
 impl Peer {
@@ -137,6 +144,12 @@ pub struct Tunnel {
     /// after a bunch costs a fraction of one after each.
     unsettled: BTreeSet<PeerId>,
     now: Time,
+    /// TCP connections that carry, and whose channel is whose.
+    pipes: BTreeMap<PipeId, Pipe>,
+    next_pipe: u64,
+    by_channel: BTreeMap<ChannelName, PeerId>,
+    /// Words outside QUIC that wait to leave by UDP.
+    words: VecDeque<(SocketAddr, Vec<u8>)>,
 }
 
 impl Tunnel {
@@ -187,6 +200,10 @@ impl Tunnel {
             marked: BTreeSet::new(),
             unsettled: BTreeSet::new(),
             now: Time::ZERO,
+            pipes: BTreeMap::new(),
+            next_pipe: 0,
+            by_channel: BTreeMap::new(),
+            words: VecDeque::new(),
         })
     }
 
@@ -220,7 +237,7 @@ impl Tunnel {
         let peer = PeerId(self.next_peer);
         self.next_peer += 1;
         let remote = conn.remote_address();
-        let controller = (self.config.controller)(&Way { peer: None, remote });
+        let controller = (self.config.controller)(&Way { peer: None, remote, history: None });
         let channel = Channel::new(conn, prepared, controller, self.config.tuning, self.epoch);
         let memory = Memory { floor: FLOOR, pool: self.config.memory.0 };
         let session = Session::new(channel, memory);
@@ -236,6 +253,7 @@ impl Tunnel {
                 down: false,
                 client,
                 deadline: now + HANDSHAKE,
+                rolling: Rolling::default(),
             },
         );
         self.mark(peer);
@@ -262,6 +280,9 @@ impl Tunnel {
         let mut response = Vec::new();
         self.now = self.now.max(now);
         let mut arrival = None;
+        if Word::is_there(&data) {
+            return self.handle_word(now, remote, &data);
+        }
         if Header::is_there(&data) {
             let Some(header) = Header::decode(&data) else { return };
             // A copy says nothing of the packet that it is a copy of.
@@ -275,6 +296,7 @@ impl Tunnel {
             Some(DatagramEvent::ConnectionEvent(handle, event)) => {
                 let Some(&peer) = self.by_handle.get(&handle.0) else { return };
                 if let Some(entry) = self.peers.get_mut(&peer) {
+                    entry.rolling.heard(now, false);
                     entry.session.handle_event(now, event, arrival);
                     self.unsettled.insert(peer);
                 }
@@ -337,16 +359,15 @@ impl Tunnel {
                 self.after(now, peer);
             }
         }
+        self.dismiss_strangers(now);
     }
 
     /// When to call [`handle_timeout`](Self::handle_timeout) and [`poll_transmit`](Self::poll_transmit)
     /// next, if nothing else happens.
     pub fn poll_timeout(&mut self) -> Option<Time> {
-        let wakes = self.peers.values_mut().filter_map(|entry| {
-            let handshake = (!entry.up && !entry.down).then_some(entry.deadline);
-            [entry.session.channel().next_wake(), handshake].into_iter().flatten().min()
-        });
-        wakes.min()
+        let strangers = self.strangers_due();
+        let wakes = self.peers.values_mut().filter_map(|entry| entry.next_wake(&self.pipes));
+        wakes.chain(strangers).min()
     }
 
     /// Works off what connections have to say since the last look.
@@ -378,6 +399,7 @@ impl Tunnel {
             }
         }
         self.session_events(now, peer);
+        self.watch_over(now, peer);
         self.endpoint_events(peer);
         let refused: Vec<String> =
             std::mem::take(&mut *self.refused_keys.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
@@ -395,6 +417,9 @@ impl Tunnel {
             }
             if drained {
                 self.by_handle.remove(&entry.handle.0);
+                if let Some(name) = entry.rolling.name() {
+                    self.by_channel.remove(&name);
+                }
                 self.peers.remove(&peer);
                 return;
             }
@@ -435,7 +460,13 @@ impl Tunnel {
         };
         entry.up = true;
         let remote = entry.remote;
-        entry.session.channel().begin_with((self.config.controller)(&Way { peer: Some(key), remote }));
+        let way = Way { peer: Some(key), remote, history: None };
+        entry.session.channel().begin_with((self.config.controller)(&way));
+        entry.rolling =
+            Rolling::begin(now, entry.session.channel(), self.config.tuning.rollback, entry.client);
+        if let Some(name) = entry.rolling.name() {
+            self.by_channel.insert(name, peer);
+        }
         self.events.push_back(Event::Up { peer, key, remote });
         // A peer that connects anew has lost its old channel, whatever we think of it.
         let old: Vec<PeerId> = (self.peers.iter())
@@ -461,6 +492,7 @@ impl Tunnel {
             self.events.push_back(Event::Reset { flow: FlowId { peer, stream } });
         }
         self.events.push_back(Event::Down { peer, remote, reason });
+        self.end_pipe(peer);
         self.mark(peer);
     }
 
@@ -506,72 +538,6 @@ impl Tunnel {
     pub fn poll_event(&mut self) -> Option<Event> {
         self.settle();
         self.events.pop_front()
-    }
-
-    /// Datagrams that shall leave now, at most `max_segments` of one size in `out`, which is emptied
-    /// first. Call until `None`.
-    pub fn poll_transmit(&mut self, now: Time, max_segments: usize, out: &mut Vec<u8>) -> Option<Batch> {
-        self.settle();
-        out.clear();
-        if let Some((transmit, bytes)) = self.responses.pop_front() {
-            out.extend_from_slice(&bytes);
-            return Some(batch(&transmit));
-        }
-        let (peer, first) = match self.held_back.take() {
-            Some((peer, transmit, bytes)) => {
-                out.extend_from_slice(&bytes);
-                (peer, transmit)
-            }
-            None => self.next_datagram(now, out)?,
-        };
-        let result = batch(&first);
-        let limit = max_segments.min(usize::from(u16::MAX) / result.segment.max(1));
-        for _ in 1..limit {
-            let Some(entry) = self.peers.get_mut(&peer) else { break };
-            let mut next = Vec::with_capacity(result.segment);
-            let Some(transmit) = entry.session.poll_transmit(now, &mut next) else { break };
-            let same_path = transmit.destination == first.destination
-                && transmit.src_ip == first.src_ip
-                && transmit.ecn == first.ecn;
-            if !same_path || next.len() > result.segment {
-                self.held_back = Some((peer, transmit, next));
-                break;
-            }
-            out.extend_from_slice(&next);
-            if next.len() < result.segment {
-                break;
-            }
-        }
-        self.session_events(now, peer);
-        self.endpoint_events(peer);
-        Some(result)
-    }
-
-    fn next_datagram(&mut self, now: Time, out: &mut Vec<u8>) -> Option<(PeerId, Transmit)> {
-        while let Some(peer) = self.active.pop_front() {
-            let transmit = match self.peers.get_mut(&peer) {
-                Some(entry) => entry.session.poll_transmit(now, out),
-                None => None,
-            };
-            match transmit {
-                Some(transmit) => {
-                    self.active.push_back(peer);
-                    return Some((peer, transmit));
-                }
-                None => {
-                    self.marked.remove(&peer);
-                    self.session_events(now, peer);
-                    self.endpoint_events(peer);
-                }
-            }
-        }
-        None
-    }
-
-    /// When the next datagram of a train shall leave, if one is under way. Its spacing is what the far end's receive
-    /// times are compared with, so this moment should be met to some microseconds.
-    pub fn train_departure(&mut self) -> Option<Time> {
-        self.peers.values_mut().filter_map(|entry| entry.session.channel().train_departure()).min()
     }
 
     /// Opens a flow to `open.destination` at the other end.
@@ -651,14 +617,10 @@ impl Tunnel {
             .collect()
     }
 
-    /// How a channel fares, while it is up.
-    pub fn standing(&self, peer: PeerId) -> Option<Standing> {
-        self.peers.get(&peer).filter(|entry| entry.up).map(|_| Standing::Up)
-    }
-
     /// Figures of a channel, while it exists.
     pub fn stats(&self, peer: PeerId) -> Option<ChannelStats> {
-        self.peers.get(&peer).map(|entry| entry.session.stats())
+        (self.peers.get(&peer))
+            .map(|entry| ChannelStats { rollback: entry.rolling.stats(), ..entry.session.stats() })
     }
 
     /// What a channel's controller has learnt of its path by now, for the next connection there; nothing

@@ -3,16 +3,23 @@
 //! A minute of a satellite link costs a few seconds of CPU and comes out the same for the same seed, to
 //! the last packet.
 
+mod carriage;
+
+pub use carriage::{Filter, Passage, TcpAnswer, TcpModel};
+
 use crate::clock::Events;
 use crate::link::{Counters, Fate, Link};
 use crate::play::history;
 use crate::scenario::{Dir, Scenario};
 use bytes::{Bytes as Data, BytesMut};
+use carriage::{Conn, Segment};
 use skyhaul_cc::registry::{self, Contender, UnknownController};
 use skyhaul_cc::{Bytes, Duration, Rate, Setup, Time};
 use skyhaul_pep::auth::SecretKey;
 use skyhaul_pep::frame::{Class, Open, Refusal, Target};
-use skyhaul_pep::{Config, Epoch, Event, FlowId, PeerId, Read, SetupError, Tuning, Tunnel};
+use skyhaul_pep::{
+    Config, Epoch, Event, FlowId, PeerId, Read, SetupError, Standing, Trouble, Tuning, Tunnel,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -150,6 +157,12 @@ struct End {
     peer: Option<PeerId>,
     up: Option<Time>,
     down: Option<String>,
+    /// Its program is gone.
+    dead: bool,
+    /// When ICMP first said to it that nobody listens at the other end.
+    rejected: Option<Time>,
+    /// When and why its channel fared differently.
+    standings: Vec<(Time, Standing, Trouble)>,
     flows: BTreeMap<FlowId, (usize, Part)>,
 }
 
@@ -159,6 +172,16 @@ enum Part {
     Receives,
 }
 
+/// What an end hears of.
+enum Arrival {
+    /// A datagram, and the address it seems to come from.
+    Datagram(SocketAddr, Vec<u8>),
+    /// ICMP port unreachable.
+    Icmp,
+    /// Of a TCP connection.
+    Tcp(usize, Segment),
+}
+
 /// Holds a datagram back: direction and number of the datagram in that direction to extra delay.
 pub type Meddler = Box<dyn FnMut(Dir, u64) -> Duration>;
 
@@ -166,7 +189,7 @@ pub type Meddler = Box<dyn FnMut(Dir, u64) -> Duration>;
 pub struct Pair {
     ends: [End; 2],
     links: [Link; 2],
-    air: Events<(usize, Vec<u8>)>,
+    air: Events<(usize, Arrival)>,
     /// Pieces that paced readers are at: end, flow, transfer and bytes.
     at_readers: Events<(usize, FlowId, usize, Data)>,
     /// Transfers whose reader is at a piece.
@@ -178,7 +201,14 @@ pub struct Pair {
     meddler: Option<Meddler>,
     datagrams: [u64; 2],
     peak_held: [u64; 2],
+    filter: Option<Filter>,
+    tcp: TcpModel,
+    conns: Vec<Conn>,
+    carried: [u64; 2],
 }
+
+/// Two messages of ICMP this far apart are believed.
+const CONFIRM: Duration = Duration::from_millis(300);
 
 const TERMINAL: usize = 0;
 const GATEWAY: usize = 1;
@@ -195,7 +225,9 @@ impl Pair {
         let address = |n| SocketAddr::from((Ipv4Addr::new(10, 77, 0, n), 4433));
         let end = |config, n, listen| -> Result<End, SetupError> {
             let tunnel = Tunnel::new(config, epoch, listen)?;
-            Ok(End { tunnel, address: address(n), peer: None, up: None, down: None, flows: BTreeMap::new() })
+            let (address, flows, standings) = (address(n), BTreeMap::new(), Vec::new());
+            let (peer, up, down, rejected, dead) = (None, None, None, None, false);
+            Ok(End { tunnel, address, peer, up, down, dead, rejected, standings, flows })
         };
         let mut ends = [end(plan.terminal, 1, false)?, end(plan.gateway, 2, true)?];
         ends[TERMINAL].tunnel.connect(Time::ZERO, address(2))?;
@@ -215,6 +247,13 @@ impl Pair {
             meddler: None,
             datagrams: [0; 2],
             peak_held: [0; 2],
+            filter: None,
+            tcp: TcpModel {
+                rates: [scenario.forward.rate.scale(0.9), scenario.back.rate.scale(0.9)],
+                answer: TcpAnswer::Accepts,
+            },
+            conns: Vec::new(),
+            carried: [0; 2],
         };
         pair.transmit(TERMINAL);
         Ok(pair)
@@ -229,18 +268,22 @@ impl Pair {
     pub fn run(&mut self, until: Time) {
         while !self.all_ended() {
             let arrival = self.air.next_at();
-            let wakes = [TERMINAL, GATEWAY].map(|side| self.ends[side].tunnel.poll_timeout());
+            let wakes = [TERMINAL, GATEWAY].map(|side| {
+                let end = &mut self.ends[side];
+                if end.dead {
+                    None
+                } else {
+                    end.tunnel.poll_timeout()
+                }
+            });
             let start = self.next_start();
             let read = self.at_readers.next_at();
             let next = [arrival, wakes[0], wakes[1], start, read].into_iter().flatten().min();
             let Some(next) = next.filter(|&next| next <= until) else { break };
             self.now = self.now.max(next);
             if arrival == Some(next) {
-                if let Some((_, (side, bytes))) = self.air.pop() {
-                    let from = self.ends[1 - side].address;
-                    let data = BytesMut::from(&bytes[..]);
-                    self.ends[side].tunnel.handle_datagram(self.now, None, from, None, None, data);
-                    self.settle(side);
+                if let Some((_, (side, arrival))) = self.air.pop() {
+                    self.arrived(side, arrival);
                 }
                 continue;
             }
@@ -264,6 +307,32 @@ impl Pair {
         if !self.all_ended() {
             self.now = self.now.max(until);
         }
+    }
+
+    fn arrived(&mut self, side: usize, arrival: Arrival) {
+        if self.ends[side].dead && !matches!(arrival, Arrival::Tcp(_, Segment::Syn)) {
+            if matches!(arrival, Arrival::Datagram(..)) {
+                let back = self.now + self.links[side].one_way(self.now);
+                self.air.schedule(back, (1 - side, Arrival::Icmp));
+            }
+            return;
+        }
+        match arrival {
+            Arrival::Datagram(from, bytes) => {
+                self.ends[side].rejected = None;
+                let data = BytesMut::from(&bytes[..]);
+                self.ends[side].tunnel.handle_datagram(self.now, None, from, None, None, data);
+            }
+            Arrival::Icmp => {
+                let (now, end) = (self.now, &mut self.ends[side]);
+                let first = *end.rejected.get_or_insert(now);
+                if let Some(peer) = end.peer.filter(|_| now >= first + CONFIRM) {
+                    end.tunnel.unreachable(now, peer);
+                }
+            }
+            Arrival::Tcp(conn, segment) => self.tcp_arrived(side, conn, segment),
+        }
+        self.settle(side);
     }
 
     fn all_ended(&self) -> bool {
@@ -362,11 +431,15 @@ impl Pair {
 
     /// Works off events and sends until nothing changes.
     fn settle(&mut self, side: usize) {
+        if self.ends[side].dead {
+            return;
+        }
         loop {
             while let Some(event) = self.ends[side].tunnel.poll_event() {
                 self.event(side, event);
             }
-            if !self.transmit(side) {
+            let sent = [self.transmit(side), self.transmit_tcp(side)];
+            if sent == [false, false] {
                 break;
             }
         }
@@ -382,7 +455,10 @@ impl Pair {
                 self.start_due();
             }
             Event::Down { reason, .. } => end.down = Some(reason.to_string()),
-            Event::KeyRefused { .. } | Event::Standing { .. } => {}
+            Event::KeyRefused { .. } => {}
+            Event::Standing { standing, why, .. } => end.standings.push((self.now, standing, why)),
+            Event::Dial { pipe, .. } => self.dial(pipe),
+            Event::HangUp { pipe } => self.hang_up(side, pipe),
             Event::Opened { flow, open } => {
                 assert!(end.up.is_some(), "a flow was heard of before its channel");
                 let Target::Address(destination) = open.destination else {
@@ -437,16 +513,47 @@ impl Pair {
                 let number = self.datagrams[side];
                 self.datagrams[side] += 1;
                 let size = Bytes(datagram.len() as u64 + HEADERS);
+                let to_old = side == GATEWAY && batch.destination != self.ends[TERMINAL].address;
+                let passage = match &mut self.filter {
+                    _ if to_old => Passage::Drop,
+                    Some(filter) => filter(self.now, Dir::ALL[side], datagram),
+                    None => Passage::Pass,
+                };
                 if let Fate::Delivered { at } = self.links[side].offer(self.now, size) {
                     let extra = self
                         .meddler
                         .as_mut()
                         .map_or(Duration::ZERO, |meddler| meddler(Dir::ALL[side], number));
-                    self.air.schedule(at + extra, (1 - side, datagram.to_vec()));
+                    self.deliver_datagram(side, at + extra, datagram.to_vec(), passage);
                 }
             }
         }
         sent
+    }
+
+    fn deliver_datagram(&mut self, side: usize, at: Time, mut datagram: Vec<u8>, passage: Passage) {
+        let from = self.ends[side].address;
+        let mut arrive = |at, bytes| self.air.schedule(at, (1 - side, Arrival::Datagram(from, bytes)));
+        match passage {
+            Passage::Pass => arrive(at, datagram),
+            Passage::Drop => {}
+            Passage::Reject => self.air.schedule(at, (side, Arrival::Icmp)),
+            Passage::Twice => {
+                arrive(at, datagram.clone());
+                arrive(at, datagram);
+            }
+            Passage::Corrupt => {
+                let middle = datagram.len() / 2;
+                datagram[middle] ^= 1;
+                arrive(at, datagram);
+            }
+            Passage::Late(by) => arrive(at + by, datagram),
+        }
+    }
+
+    /// When and why the channel fared differently at the sender of that direction.
+    pub fn standings(&self, sender_of: Dir) -> &[(Time, Standing, Trouble)] {
+        &self.ends[index(sender_of)].standings
     }
 
     /// Virtual time.

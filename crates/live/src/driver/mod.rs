@@ -2,13 +2,16 @@
 //! may leave, waits for the next of both, and tells flows what happened to them.
 
 mod icmp;
+mod line;
 mod socket;
 pub(crate) mod timer;
 
 use crate::relay::{Flows, Incoming};
 use skyhaul_cc::{Duration, PathHistory, Rate, Time};
 use skyhaul_pep::auth::PublicKey;
-use skyhaul_pep::{ChannelStats, Config, DownReason, Epoch, Event, PeerId, SetupError, Standing, Tunnel};
+use skyhaul_pep::{
+    ChannelStats, Config, DownReason, Epoch, Event, PeerId, PipeId, SetupError, Standing, Tunnel,
+};
 use socket::Socket;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -19,7 +22,9 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Instant;
 use timer::Timer;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
+use tokio::task::JoinSet;
 use tracing::{debug, error, info, warn};
 
 /// How this end finds the others.
@@ -74,6 +79,8 @@ pub(crate) struct Shared {
     closing: Cell<bool>,
     closed: Notify,
     names: BTreeMap<PublicKey, String>,
+    /// TCP connections taken in that no task serves yet.
+    accepted: RefCell<Vec<(PipeId, TcpStream)>>,
 }
 
 /// A running tunnel, cheap to clone, for tasks of the same thread.
@@ -163,6 +170,12 @@ pub struct Driver {
     read_again: Option<Time>,
     /// When to log next what the channels are doing.
     next_word: Time,
+    /// Where TCP connections that carry are taken in; and those there are.
+    listener: Option<TcpListener>,
+    lines: BTreeMap<PipeId, Rc<line::Signals>>,
+    /// Ends with the driver, or others would still believe that somebody is here.
+    tasks: JoinSet<()>,
+    bound_to: SocketAddr,
 }
 
 /// The end that connects.
@@ -220,8 +233,11 @@ impl Driver {
                 (bind, Some(client))
             }
         };
+        let carries = config.tuning.rollback.enabled && config.tuning.rollback.carriage;
         let tunnel = Tunnel::new(config, epoch, client.is_none()).map_err(StartError::Setup)?;
         let socket = Socket::bind(bind).map_err(|error| StartError::Socket(bind, error))?;
+        let bound_to = socket.local_addr().map_err(StartError::System)?;
+        let listener = if client.is_none() && carries { listen(bound_to) } else { None };
         let shared = Rc::new(Shared {
             tunnel: RefCell::new(tunnel),
             epoch,
@@ -233,6 +249,7 @@ impl Driver {
             closing: Cell::new(false),
             closed: Notify::new(),
             names,
+            accepted: RefCell::default(),
         });
         let timer = Timer::new().map_err(StartError::System)?;
         let handle = TunnelHandle(shared.clone());
@@ -245,6 +262,10 @@ impl Driver {
             last_read: Time::ZERO,
             read_again: None,
             next_word: Time::ZERO,
+            listener,
+            lines: BTreeMap::new(),
+            tasks: JoinSet::new(),
+            bound_to,
         };
         Ok((driver, handle))
     }
@@ -263,6 +284,9 @@ impl Driver {
     /// When the socket or the timer fails for good.
     pub async fn run(mut self) -> io::Result<()> {
         let shared = self.shared.clone();
+        if let Some(listener) = self.listener.take() {
+            self.tasks.spawn_local(line::accept(shared.clone(), listener));
+        }
         let mut closing = false;
         loop {
             if shared.closing.get() && !std::mem::replace(&mut closing, true) {
@@ -277,6 +301,7 @@ impl Driver {
             self.dispatch();
             let writable = self.transmit()?;
             self.dispatch();
+            self.tend_lines();
             if closing && writable {
                 shared.closed.notify_waiters();
                 return Ok(());
@@ -301,6 +326,19 @@ impl Driver {
             // Flows read and write between two turns of ours.
             tokio::task::yield_now().await;
         }
+    }
+
+    /// Serves TCP connections that were taken in, and lets all look whether they have something to send.
+    fn tend_lines(&mut self) {
+        for (pipe, stream) in self.shared.accepted.borrow_mut().drain(..) {
+            let signals = Rc::<line::Signals>::default();
+            self.lines.insert(pipe, signals.clone());
+            self.tasks.spawn_local(line::carry(self.shared.clone(), pipe, stream, signals));
+        }
+        while self.tasks.try_join_next().is_some() {}
+        // A task that has ended holds its signals no more.
+        self.lines.retain(|_, signals| Rc::strong_count(signals) > 1);
+        self.lines.values().for_each(|signals| signals.kick.notify_one());
     }
 
     /// Logs what the channels are doing, now and then, for whoever asked for it.
@@ -405,7 +443,7 @@ impl Driver {
                 let peers = tunnel.peers();
                 for (peer, _, remote) in peers {
                     if icmp::canonical(remote) == icmp::canonical(gone) {
-                        tunnel.abandon(now, peer, "the other end's program has stopped".to_owned());
+                        tunnel.unreachable(now, peer);
                     }
                 }
             }
@@ -457,10 +495,22 @@ impl Driver {
                     let key = shared.tunnel.borrow().peers().into_iter().find(|(id, ..)| *id == peer);
                     let name = key.map_or_else(String::new, |(_, key, _)| shared.name(&key));
                     match standing {
-                        Standing::Up => info!("channel to {name} is {standing}: {why}"),
-                        _ => warn!("channel to {name} is {standing}: {why}"),
+                        Standing::Up => info!("channel to {name}: {why}; it is {standing}"),
+                        _ => warn!("channel to {name}: {why}; it is {standing}"),
                     }
                     shared.peers_changed.notify_waiters();
+                }
+                Event::Dial { pipe, remote } => {
+                    let signals = Rc::<line::Signals>::default();
+                    self.lines.insert(pipe, signals.clone());
+                    let from = self.bound_to.ip();
+                    self.tasks.spawn_local(line::dial(shared.clone(), pipe, remote, Some(from), signals));
+                }
+                Event::HangUp { pipe } => {
+                    if let Some(signals) = self.lines.remove(&pipe) {
+                        signals.over.set(true);
+                        signals.kick.notify_one();
+                    }
                 }
                 Event::KeyRefused { offered } => {
                     warn!("refused a peer with unknown key {offered}");
@@ -506,6 +556,17 @@ fn either_family() -> SocketAddr {
     match std::net::UdpSocket::bind(both) {
         Ok(_) => both,
         Err(_) => SocketAddr::from(([0, 0, 0, 0], 0)),
+    }
+}
+
+/// Where the roll back's TCP connections are taken in; without, channels have UDP only.
+fn listen(address: SocketAddr) -> Option<TcpListener> {
+    match line::listen(address) {
+        Ok(listener) => Some(listener),
+        Err(error) => {
+            warn!("TCP {address}: {error}; channels have no way round where UDP is blocked");
+            None
+        }
     }
 }
 

@@ -11,7 +11,7 @@ fn history(mbit: u64) -> PathHistory {
 
 fn way(peer: u8) -> Way {
     let peer = Some(PublicKey::from_bytes([peer; 32]));
-    Way { peer, remote: "127.0.0.1:4433".parse().unwrap() }
+    Way { peer, remote: "127.0.0.1:4433".parse().unwrap(), history: None }
 }
 
 fn path(peer: u8) -> PathKey {

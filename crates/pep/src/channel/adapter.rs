@@ -106,6 +106,8 @@ struct Record {
     quic: Bytes,
     state: PacketState,
     outstanding: bool,
+    /// Counts no more, whatever becomes of it.
+    forgiven: bool,
 }
 
 /// Runs one of our controllers over the packets of one connection.
@@ -126,6 +128,12 @@ pub(super) struct Host {
     newest: Option<Time>,
     pub(super) lost_packets: u64,
     pub(super) acked_packets: u64,
+    pub(super) acked_total: Bytes,
+    /// A packet of so many QUIC bytes is a full one.
+    full: Bytes,
+    /// Send times of the newest packet acknowledged, and of the newest full one.
+    pub(super) newest_acked: Option<Time>,
+    pub(super) newest_full: Option<Time>,
     /// Packets acknowledged and lost lately; both are halved now and then.
     recent: (u64, u64),
     /// Losses whose bytes are not those quinn-proto counted; none, if the adapter is right.
@@ -133,7 +141,7 @@ pub(super) struct Host {
 }
 
 impl Host {
-    pub(super) fn new(controller: Box<dyn Controller>, initial_rtt: Duration) -> Self {
+    pub(super) fn new(controller: Box<dyn Controller>, initial_rtt: Duration, full: Bytes) -> Self {
         Host {
             controller,
             rtt: RttEstimator::new(initial_rtt),
@@ -147,6 +155,10 @@ impl Host {
             newest: None,
             lost_packets: 0,
             acked_packets: 0,
+            acked_total: Bytes::ZERO,
+            full,
+            newest_acked: None,
+            newest_full: None,
             recent: (0, 0),
             disagreements: 0,
         }
@@ -157,6 +169,30 @@ impl Host {
         if self.first_sent.is_none() {
             self.controller = controller;
         }
+    }
+
+    /// Another controller for another path; what was sent before is none of its business.
+    pub(super) fn replace(&mut self, controller: Box<dyn Controller>) {
+        self.forgive();
+        self.controller = controller;
+        self.expect(self.rtt.rtt().smoothed);
+        (self.rounds, self.episodes) = (Rounds::new(), Episodes::new());
+        self.delivery = DeliveryEstimator::new();
+    }
+
+    /// Round trip to assume until one is measured.
+    pub(super) fn expect(&mut self, rtt: Duration) {
+        self.rtt = RttEstimator::new(rtt);
+    }
+
+    /// What is in flight counts no more: an outage, or a change of the path, has swallowed it, and that says
+    /// nothing about congestion.
+    pub(super) fn forgive(&mut self) {
+        for record in self.records.iter_mut().filter(|record| record.outstanding) {
+            record.forgiven = true;
+        }
+        self.in_flight = Bytes::ZERO;
+        (self.acked, self.newest) = (Bytes::ZERO, None);
     }
 
     pub(super) fn history(&self) -> Option<PathHistory> {
@@ -180,7 +216,7 @@ impl Host {
         self.first_sent.get_or_insert(at);
         let state = self.delivery.on_sent(at, self.in_flight);
         self.in_flight += bytes;
-        self.records.push_back(Record { at, bytes, quic, state, outstanding: true });
+        self.records.push_back(Record { at, bytes, quic, state, outstanding: true, forgiven: false });
         self.controller.on_sent(&Sent { now: at, bytes, in_flight: self.in_flight });
     }
 
@@ -224,9 +260,17 @@ impl Host {
         }
         record.outstanding = false;
         let record = *record;
+        self.newest_acked = self.newest_acked.max(Some(sent_at));
+        if record.quic >= self.full {
+            self.newest_full = self.newest_full.max(Some(sent_at));
+        }
+        self.acked_packets += 1;
+        self.acked_total += record.bytes;
+        if record.forgiven {
+            return;
+        }
         self.in_flight -= record.bytes;
         self.acked += record.bytes;
-        self.acked_packets += 1;
         self.count_recent(1, 0);
         self.newest = self.newest.max(Some(sent_at));
         self.delivery.on_packet_acked(&record.state, record.bytes, now, sent_at);
@@ -256,13 +300,17 @@ impl Host {
             return;
         }
         let (mut lost, mut lost_quic) = (Bytes::ZERO, Bytes::ZERO);
-        let mut packets = 0;
+        let (mut packets, mut forgiven) = (0, 0);
         let mut newest = None;
         if counted > Bytes::ZERO {
             for record in self.records.iter_mut().take_while(|record| record.at <= sent_at) {
                 if std::mem::take(&mut record.outstanding) {
-                    lost += record.bytes;
                     lost_quic += record.quic;
+                    if record.forgiven {
+                        forgiven += 1;
+                        continue;
+                    }
+                    lost += record.bytes;
                     packets += 1;
                     newest = Some(record.at);
                 }
@@ -271,8 +319,11 @@ impl Host {
                 self.disagreements += 1;
             }
             self.in_flight -= lost;
-            self.lost_packets += packets;
+            self.lost_packets += packets + forgiven;
             self.count_recent(0, packets);
+            if forgiven > 0 && packets == 0 {
+                return;
+            }
         }
         let sent_at = newest.unwrap_or(sent_at);
         let signal = match (counted > Bytes::ZERO, persistent) {

@@ -3,12 +3,14 @@
 
 mod adapter;
 mod backlog;
+mod carriage;
 mod copies;
 mod pacer;
+mod repairing;
 
 use crate::frame::feature;
 use crate::repair::{Progress, RepairStats};
-use crate::rollback;
+use crate::rollback::{self, Carriage};
 use crate::session::Wanted;
 use crate::shim::{Book, Header, Kind, Listener, PathStats, Report, HEADER};
 use adapter::{Gate, GateFactory, Heard, Host};
@@ -167,6 +169,8 @@ pub struct ChannelStats {
     pub path: Option<PathStats>,
     /// What coded repair has done.
     pub repair: RepairStats,
+    /// What the roll back has seen and done.
+    pub rollback: rollback::RollbackStats,
 }
 
 /// What holds the next datagram back.
@@ -216,6 +220,10 @@ pub(crate) struct Channel {
     copies: Copies,
     /// Flow data was fed since the channel was idle.
     fed: bool,
+    /// What carries datagrams, since when, and the round trip by UDP before that.
+    carriage: Carriage,
+    moved_at: Time,
+    udp_rtt: Rtt,
 }
 
 /// A train of which some packets have yet to leave.
@@ -274,6 +282,8 @@ pub(crate) mod message {
     pub(crate) const REPAIR: u8 = 2;
 }
 
+/// A datagram shorter than the largest by less than this counts as full: headers and the last piece of a stream vary.
+const MESSAGE_SPAN: Bytes = Bytes(64);
 /// Messages that wait to be read: they are at once.
 const UNREAD_MESSAGES: usize = 4 << 20;
 /// Messages that wait to be sent: one report and one repair at a time.
@@ -293,7 +303,7 @@ impl Channel {
         Channel {
             conn,
             gate: prepared.gate,
-            host: Host::new(controller, tuning.initial_rtt),
+            host: Host::new(controller, tuning.initial_rtt, Self::full_from(packet, overhead)),
             pacer: Pacer::new(packet),
             epoch,
             overhead,
@@ -315,13 +325,20 @@ impl Channel {
             repair_due: None,
             copies: Copies::default(),
             fed: false,
+            carriage: Carriage::Udp,
+            moved_at: Time::ZERO,
+            udp_rtt: Rtt {
+                latest: tuning.initial_rtt,
+                smoothed: tuning.initial_rtt,
+                min: tuning.initial_rtt,
+            },
         }
     }
 
     /// What this end understands, for its hello.
     pub(crate) fn features(&self) -> u64 {
-        let Tuning { shim, repair, .. } = self.tuning;
-        [(shim, feature::SHIM), (repair, feature::REPAIR)]
+        let Tuning { shim, repair, rollback, .. } = self.tuning;
+        [(shim, feature::SHIM), (repair, feature::REPAIR), (rollback.enabled, feature::ROLLBACK)]
             .iter()
             .filter(|(wanted, _)| *wanted)
             .fold(0, |all, (_, bit)| all | bit)
@@ -409,7 +426,7 @@ impl Channel {
 
     /// Whether datagrams carry headers.
     fn has_shim(&self) -> bool {
-        self.agreed & feature::SHIM != 0
+        self.agreed & feature::SHIM != 0 && self.carriage == Carriage::Udp
     }
 
     /// The next datagram, if one may and can leave now; `out` must be empty.
@@ -485,59 +502,6 @@ impl Channel {
                 return None;
             }
         }
-    }
-
-    /// Nothing else wants to leave: a packet of a small burst leaves again, if it is time.
-    fn offer_copy(&mut self, now: Time, feed: &mut dyn Feed, out: &mut Vec<u8>) -> Option<Transmit> {
-        if !self.repairs() {
-            return None;
-        }
-        let rtt = self.host.rtt().smoothed;
-        if std::mem::take(&mut self.fed) && self.copies.end_of_burst(now, rtt, self.host.loss()) {
-            feed.spare_repair(self.packet.0 * copies::SMALL as u64);
-        }
-        let copies::Copy { mut transmit, number, packet, .. } = self.copies.next(now, rtt)?;
-        if self.has_shim() {
-            // The number is that of the packet: the far end leaves it out of its reports.
-            out.extend_from_slice(&Header::new(Kind::Repair, false, number, now).encode());
-        }
-        out.extend_from_slice(&packet);
-        transmit.size = out.len();
-        self.pacer.spend(Bytes(out.len() as u64) + self.overhead);
-        Some(transmit)
-    }
-
-    /// Nothing else wants to leave: queues one message of repair, if there is any.
-    fn offer_repair(&mut self, now: Time, feed: &mut dyn Feed) -> bool {
-        let Some((room, hints)) = self.room_for_repair() else { return false };
-        let Some(repair) = feed.repair(now, room, hints) else {
-            self.repair_due = feed.repair_due();
-            return false;
-        };
-        self.send_message(message::REPAIR, &repair)
-    }
-
-    /// A small burst, such as a request, is repaired before the data of others goes on.
-    fn repair_small(&mut self, now: Time, feed: &mut dyn Feed) {
-        let Some((room, hints)) = self.room_for_repair() else { return };
-        if let Some(repair) = feed.repair_small(now, room, hints, self.backlog.progress()) {
-            self.send_message(message::REPAIR, &repair);
-        }
-    }
-
-    /// Bytes of one message of repair, and what its sender must know.
-    fn room_for_repair(&mut self) -> Option<(usize, RepairHints)> {
-        if !self.repairs() {
-            return None;
-        }
-        let hints =
-            RepairHints { loss: self.host.loss(), rtt: self.host.rtt(), in_flight: self.host.in_flight() };
-        Some((self.conn.datagrams().max_size()?.checked_sub(1)?, hints))
-    }
-
-    /// Both ends understand repair.
-    pub(crate) fn repairs(&self) -> bool {
-        self.agreed & feature::REPAIR != 0
     }
 
     /// May a datagram leave, for all the pacer or the train under way says?
@@ -641,7 +605,7 @@ impl Channel {
         }
         if after.stream != before.stream {
             self.backlog.sent(size);
-            if self.fed && self.repairs() {
+            if self.fed && self.repairs_now() {
                 self.copies.on_sent(transmit, self.book.next_number(), out);
             }
         }
@@ -693,6 +657,7 @@ impl Channel {
             datagrams_received: quinn.udp_rx.datagrams,
             path: self.has_shim().then(|| self.book.stats()),
             repair: RepairStats { copies: self.copies.sent, ..RepairStats::default() },
+            rollback: rollback::RollbackStats::default(),
         }
     }
 }

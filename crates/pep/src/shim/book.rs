@@ -70,6 +70,15 @@ impl Book {
         Ok(())
     }
 
+    /// What became of the packets sent so far is nobody's business any more.
+    pub(crate) fn forget(&mut self) {
+        for number in self.covered..self.next_number() {
+            self.fates.on_unknown(number);
+        }
+        self.covered = self.next_number();
+        while self.fates.next(Time::ZERO).is_some() {}
+    }
+
     /// What to tell the controller next.
     pub(crate) fn next(&mut self, now: Time) -> Option<skyhaul_cc::Report> {
         let told = self.fates.next(now)?;

@@ -1,5 +1,6 @@
 //! What a tunnel tells its owner, and the names it uses.
 
+use super::PipeId;
 use crate::auth::PublicKey;
 use crate::frame::{Open, Refusal};
 use crate::rollback::{Standing, Trouble};
@@ -88,6 +89,20 @@ pub enum Event {
         standing: Standing,
         /// Why that has changed.
         why: Trouble,
+    },
+    /// Open a TCP connection to the other end, to carry a channel: answer with
+    /// [`Tunnel::pipe_open`](crate::Tunnel::pipe_open) or [`Tunnel::pipe_ended`](crate::Tunnel::pipe_ended).
+    Dial {
+        /// Its name.
+        pipe: PipeId,
+        /// Where to: the other end's address, port and all, but for TCP.
+        remote: SocketAddr,
+    },
+    /// Close a TCP connection, when what was written to it has left, or give the attempt at it up. It is forgotten
+    /// already.
+    HangUp {
+        /// Its name.
+        pipe: PipeId,
     },
     /// Somebody offered a key we do not know.
     KeyRefused {
