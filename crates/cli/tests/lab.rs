@@ -383,6 +383,10 @@ fn results_that_are_none_are_refused_with_one_line() {
         assert_eq!(said.lines().count(), 1, "{said}");
         assert!(said.contains(".json: "), "{said}");
     }
+    let place = dir.path().join("no-folder/results.json");
+    let nowhere = ["--scheme", "tuned", "--workload", "iperf3", "--save", place.to_str().unwrap()];
+    let said = complaint(&[&["run", "p1.down-270"][..], &nowhere].concat());
+    assert!(said.contains("cannot write") || said.contains("is not installed"), "{said}");
     let both = complaint(&["run", "p1.down-270", "--from", "x.json", "--scheme", "tuned"]);
     assert!(both.contains("cannot be used with"), "{both}");
     let sim = complaint(&["run", "p1.down-270", "--on", "sim", "--cc", "cubic", "--format", "table9"]);

@@ -201,6 +201,10 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         _ => TRANSFER,
     });
     Lab::check(job).map_err(Failure::request)?;
+    if let Some(file) = &args.save {
+        // A place that cannot be written shall show before the first run.
+        save(file, &[])?;
+    }
     ensure_privileged()?;
     let mut lab = Lab::new(bytes).map_err(Failure::request)?;
     let mut results = Vec::new();

@@ -149,10 +149,16 @@ fn prefix(text: &str) -> skyhaul_live::config::Prefix {
 
 impl Process {
     pub fn start(host: &Namespace, role: &str, config: &Path, folder: &Path) -> Process {
-        let log = folder.join(format!("{role}.log"));
+        let config = config.to_str().expect("a plain name");
+        Process::run(host, role, &[role, "--config", config], folder)
+    }
+
+    /// Starts any command of ours; `name` is for its log.
+    pub fn run(host: &Namespace, name: &str, args: &[&str], folder: &Path) -> Process {
+        let log = folder.join(format!("{name}.log"));
         let errors = File::create(&log).expect("a log file");
         let mut command = host.command(env!("CARGO_BIN_EXE_skyhaul"));
-        command.args([role, "--config"]).arg(config).env_remove("SKYHAUL_LOG").env("HOME", folder);
+        command.args(args).env_remove("SKYHAUL_LOG").env("HOME", folder);
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors).spawn();
         Process { child: child.expect("the binary under test starts"), log }
     }

@@ -143,7 +143,7 @@ impl Worker {
     }
 
     fn run(mut self, ear: &PipeReader, orders: &Receiver<Order>) {
-        hurry();
+        hurry(URGENCY);
         let mut last = Pass::default();
         loop {
             let turn = self.wait(ear.as_fd(), last).map_err(io::Error::from).and_then(|heard| {
@@ -304,16 +304,19 @@ impl Worker {
 
 /// Asks the kernel to run this thread when its time has come, whatever else the machine does: a link does not
 /// slow down because the hosts at its ends are busy. Needs a right that not everybody has; without it the
-/// lateness will tell.
-pub(crate) fn hurry() {
+/// lateness will tell. Of two such threads the one with the greater `urgency`, 1 to 99, goes first.
+pub(crate) fn hurry(urgency: i32) {
     // 1 ns: wake up when asked to, not with other timers a little later.
     let _ = nix::sys::prctl::set_timerslack(1);
-    let lowest = libc::sched_param { sched_priority: 1 };
+    let wanted = libc::sched_param { sched_priority: urgency };
     // SAFETY: a plain system call on the calling thread (0) with a pointer to a live structure.
-    if unsafe { libc::sched_setscheduler(0, libc::SCHED_RR, &lowest) } != 0 {
+    if unsafe { libc::sched_setscheduler(0, libc::SCHED_RR, &wanted) } != 0 {
         tracing::debug!("no real-time priority: {}", io::Error::last_os_error());
     }
 }
+
+/// Before the programs that use the link, should they ask for real-time priority.
+const URGENCY: i32 = 2;
 
 /// Processor time this thread has used.
 fn processor_time() -> Duration {

@@ -281,7 +281,7 @@ impl FecTunnel {
     pub async fn run(mut self, stop: impl Future<Output = ()>) -> Result<(), TunnelError> {
         tokio::pin!(stop);
         // A tunnel that waits for a processor looks like a queue: 16 ms end the slow start of CUBIC inside.
-        hurry();
+        hurry(1);
         loop {
             let turn = self.turn().map_err(TunnelError::System)?;
             let wait = self.wait(turn);
