@@ -167,14 +167,6 @@ void BPF_PROG(boost_set_state, struct sock *sk, __u8 state)
 }
 
 SEC("struct_ops")
-__u32 BPF_PROG(boost_sndbuf_expand, struct sock *sk)
-{
-	/* Windows of what is in flight: what is sent, what is sent again and what was written meanwhile. */
-	(void)sk;
-	return 3;
-}
-
-SEC("struct_ops")
 void BPF_PROG(boost_release, struct sock *sk)
 {
 	struct boost_private *own = boost_of(sk, 0);
@@ -200,7 +192,6 @@ struct tcp_congestion_ops boost_ops = {
 	.cong_control = (void *)boost_cong_control,
 	.set_state = (void *)boost_set_state,
 	.undo_cwnd = (void *)boost_undo_cwnd,
-	.sndbuf_expand = (void *)boost_sndbuf_expand,
 	.name = "sky_boost",
 };
 

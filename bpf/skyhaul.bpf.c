@@ -141,14 +141,6 @@ void BPF_PROG(skyhaul_cwnd_event, struct sock *sk, __u32 event)
 }
 
 SEC("struct_ops")
-__u32 BPF_PROG(skyhaul_sndbuf_expand, struct sock *sk)
-{
-	/* Windows of what is in flight: what is sent, what is sent again and what was written meanwhile. */
-	(void)sk;
-	return 3;
-}
-
-SEC("struct_ops")
 void BPF_PROG(skyhaul_release, struct sock *sk)
 {
 	struct skyhaul_private *own = sky_private(sk);
@@ -169,7 +161,6 @@ struct tcp_congestion_ops skyhaul_ops = {
 	.set_state = (void *)skyhaul_set_state,
 	.undo_cwnd = (void *)skyhaul_undo_cwnd,
 	.cwnd_event = (void *)skyhaul_cwnd_event,
-	.sndbuf_expand = (void *)skyhaul_sndbuf_expand,
 	.name = "skyhaul",
 };
 

@@ -170,7 +170,6 @@ struct tcp_congestion_ops {
 	void (*pkts_acked)(struct sock *sk, const struct ack_sample *sample);
 	void (*cong_control)(struct sock *sk, __u32 ack, int flag, const struct rate_sample *rs);
 	void (*cwnd_event)(struct sock *sk, __u32 event);
-	__u32 (*sndbuf_expand)(struct sock *sk);
 	char name[16];
 	__u32 flags;
 };
