@@ -168,7 +168,7 @@ pub struct Egress {
 /// Bounds on what an end uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Data of all connections held at once.
+    /// Data of all connections of all channels held at once, in either direction.
     pub memory: Bytes,
     /// Connections at once.
     pub flows: usize,
@@ -284,8 +284,8 @@ pub const DEFAULT_CONTROLLER: &str = "skyhaul";
 pub const DEFAULT_RTT: Duration = Duration::from_millis(600);
 /// Ethernet.
 pub const DEFAULT_MTU: Bytes = Bytes(1500);
-/// Holds several windows of a 150 Mbit/s link at 540 ms (10 MB each).
-pub const DEFAULT_MEMORY: Bytes = Bytes::mib(96);
+/// Three eighths of it hold what was received: several windows of a 150 Mbit/s link at 540 ms (10 MB each).
+pub const DEFAULT_MEMORY: Bytes = Bytes::mib(256);
 /// Connections of a few hundred hosts.
 pub const DEFAULT_FLOWS: usize = 4096;
 /// Four SYNs at 0, 1, 3 and 7 s have a chance to be answered.

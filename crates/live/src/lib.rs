@@ -5,6 +5,7 @@ pub mod driver;
 pub mod egress;
 pub mod emulate;
 pub mod end;
+pub mod exceptions;
 pub mod fec_tunnel;
 pub mod ingress;
 pub mod intercept;

@@ -4,11 +4,20 @@
 //! [`crate::reassembly`]). So the far end says how much memory it has (a pool for all flows and a small
 //! floor for each) and how much of each flow it has passed on; the sender does the rest. An idle flow
 //! holds nothing. A flow whose reader has stopped holds at most two thirds of what the others leave,
-//! the dynamic threshold of shared-memory switches (Choudhury and Hahne, IEEE/ACM ToN 6(2), 1998), so
-//! there is always room for the next one.
+//! the dynamic threshold of shared-memory switches (Choudhury and Hahne, IEEE/ACM ToN 6(2), 1998), and
+//! flows that hold much leave a sixteenth of the pool to those that hold little, so there is always room
+//! for the next one.
 
-/// A flow may hold this many times what is free: alone 2/3 of the pool, beside one stopped reader 2/9.
+/// A flow may hold this many times what is free: alone 5/8 of the pool, beside one stopped reader 5/24.
 const SHARE_OF_FREE: u64 = 2;
+/// This part of the pool is for flows that hold less than [`LITTLE`]: a newcomer beside many stopped
+/// readers lives on it.
+const SPARE: u64 = 16;
+/// A request and most of an answer; per round trip, a newcomer's rate at worst.
+const LITTLE: u64 = 64 * 1024;
+
+/// A pool that shrinks is told of when it has become smaller by this part.
+const STEP: u64 = 8;
 
 /// The sender's view of the far end's memory, for all flows of one channel.
 #[derive(Clone, Copy, Debug, Default)]
@@ -16,12 +25,46 @@ pub(crate) struct Pool {
     floor: u64,
     size: u64,
     outstanding: u64,
+    /// The offer that is being followed, where it asks for a smaller pool than there is still need for.
+    shrinking: Option<(u64, u64)>,
 }
 
 impl Pool {
     /// Sizes as the far end's hello gives them.
     pub(crate) fn new(floor: u64, size: u64) -> Self {
-        Pool { floor, size, outstanding: 0 }
+        Pool { floor, size, outstanding: 0, shrinking: None }
+    }
+
+    /// Bytes that the far end is not known to have passed on.
+    pub(crate) fn outstanding(&self) -> u64 {
+        self.outstanding
+    }
+
+    /// The far end offers another size. The answer is what this end keeps from now on: the new size, or if more is
+    /// waiting there already, that much; then [`shrink`](Self::shrink) follows.
+    pub(crate) fn offer(&mut self, sequence: u64, size: u64) -> u64 {
+        self.shrinking = None;
+        let kept = size.max(self.outstanding.min(self.size));
+        if kept > size {
+            self.shrinking = Some((sequence, size));
+        }
+        self.size = kept;
+        kept
+    }
+
+    /// Something was passed on at the far end: the offer that is followed and what is kept now, if that is worth
+    /// telling.
+    pub(crate) fn shrink(&mut self) -> Option<(u64, u64)> {
+        let (sequence, aim) = self.shrinking?;
+        let kept = aim.max(self.outstanding.min(self.size));
+        if kept > aim && self.size - kept < self.size / STEP {
+            return None;
+        }
+        if kept == aim {
+            self.shrinking = None;
+        }
+        self.size = kept;
+        Some((sequence, kept))
     }
 
     fn free(&self) -> u64 {
@@ -37,7 +80,8 @@ pub(crate) struct SendAccount {
 }
 
 impl SendAccount {
-    fn outstanding(&self) -> u64 {
+    /// Bytes of the flow that the far end is not known to have passed on.
+    pub(crate) fn outstanding(&self) -> u64 {
         self.sent - self.consumed
     }
 
@@ -48,10 +92,13 @@ impl SendAccount {
 
     /// Bytes this flow may send now.
     pub(crate) fn available(&self, pool: &Pool) -> u64 {
-        let allowed = pool.floor.max(pool.free().saturating_mul(SHARE_OF_FREE));
-        // The rule bounds what one flow holds; the pool itself is never overdrawn beyond the floors.
-        let headroom = pool.free().max(pool.floor.saturating_sub(self.outstanding()));
-        allowed.saturating_sub(self.outstanding()).min(headroom)
+        let held = self.outstanding();
+        let lent = pool.free().saturating_sub(pool.size / SPARE);
+        let much = lent.saturating_mul(SHARE_OF_FREE).saturating_sub(held).min(lent);
+        let little =
+            pool.free().saturating_mul(SHARE_OF_FREE).min(LITTLE).saturating_sub(held).min(pool.free());
+        // The rules bound what one flow holds; the pool itself is never overdrawn beyond the floors.
+        much.max(little).max(pool.floor.saturating_sub(held))
     }
 
     /// `bytes` of the flow went to the channel.
@@ -114,7 +161,7 @@ mod tests {
     const KIB: u64 = 1024;
 
     #[test]
-    fn a_flow_alone_gets_two_thirds_of_the_pool() {
+    fn a_flow_alone_gets_five_eighths_of_the_pool() {
         let mut pool = Pool::new(64 * KIB, 96 << 20);
         let mut flow = SendAccount::default();
         loop {
@@ -125,7 +172,7 @@ mod tests {
             flow.spend(step, &mut pool);
         }
         let held = flow.outstanding();
-        assert!(held.abs_diff(64 << 20) < 64 * KIB, "{held}");
+        assert!(held.abs_diff(60 << 20) < 64 * KIB, "{held}");
     }
 
     #[test]
@@ -141,6 +188,23 @@ mod tests {
         let newcomer = SendAccount::default();
         assert!(newcomer.available(&pool) >= 64 * KIB);
         assert!(pool.outstanding <= (96 << 20) + 100 * 64 * KIB, "{}", pool.outstanding);
+    }
+
+    #[test]
+    fn newcomers_beside_many_stopped_readers_do_not_live_on_floors_alone() {
+        let mut pool = Pool::new(KIB, 16 << 20);
+        let mut fill = |most: u64| {
+            let mut flow = SendAccount::default();
+            while flow.available(&pool) > 0 && flow.outstanding() < most {
+                let step = flow.available(&pool).min(16 * KIB).min(most - flow.outstanding());
+                flow.spend(step, &mut pool);
+            }
+            flow.outstanding()
+        };
+        for _ in 0..8 {
+            fill(u64::MAX);
+        }
+        assert_eq!((0..4).map(|_| fill(LITTLE)).collect::<Vec<_>>(), [0; 4].map(|_| LITTLE).to_vec());
     }
 
     #[test]

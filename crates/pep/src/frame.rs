@@ -162,6 +162,10 @@ pub mod feature {
     pub const SHIM: u64 = 1;
     /// Coded repair of streams and bursts.
     pub const REPAIR: u64 = 2;
+    /// Pools that change their size: [`super::Control::Pool`] and [`super::Control::Kept`].
+    pub const POOL: u64 = 4;
+    /// Where the other end is seen: [`super::Control::Seen`].
+    pub const ADDRESS: u64 = 8;
     /// Probes and a TCP carriage of [`crate::rollback`].
     pub const ROLLBACK: u64 = 16;
 }
@@ -187,6 +191,27 @@ pub enum Control {
         stream: u64,
         /// Absolute count since the flow's first byte.
         total: u64,
+    },
+    /// Another size for the pool of the hello. A larger one may be used at once; a smaller one is a request, to be
+    /// followed as what waits there is passed on.
+    Pool {
+        /// Counts the offers of one end, from 1.
+        sequence: u64,
+        /// Bytes that all flows together may have waiting there, floors not counted.
+        pool: u64,
+    },
+    /// Answer to [`Control::Pool`]: no more than this will be used from now on under that offer. Several may follow.
+    Kept {
+        /// The offer.
+        sequence: u64,
+        /// Bytes.
+        pool: u64,
+    },
+    /// The address under which the receiver of this frame is seen by its sender: said at the beginning and when it
+    /// has changed.
+    Seen {
+        /// The address.
+        address: SocketAddr,
     },
 }
 
@@ -340,6 +365,9 @@ impl Open {
 
 const HELLO: u8 = 1;
 const CONSUMED: u8 = 2;
+const POOL: u8 = 3;
+const KEPT: u8 = 4;
+const SEEN: u8 = 5;
 
 impl Control {
     /// Appends the frame.
@@ -358,6 +386,20 @@ impl Control {
                 out.push(CONSUMED);
                 put_varint(out, stream);
                 put_varint(out, total);
+            }
+            Control::Pool { sequence, pool } => {
+                out.push(POOL);
+                put_varint(out, sequence);
+                put_varint(out, pool);
+            }
+            Control::Kept { sequence, pool } => {
+                out.push(KEPT);
+                put_varint(out, sequence);
+                put_varint(out, pool);
+            }
+            Control::Seen { address } => {
+                out.push(SEEN);
+                put_address(out, address);
             }
         }
     }
@@ -385,6 +427,15 @@ impl Control {
                 Control::Hello { version, floor, pool, features }
             }
             CONSUMED => Control::Consumed { stream: reader.varint()?, total: reader.varint()? },
+            POOL => Control::Pool { sequence: reader.varint()?, pool: reader.varint()? },
+            KEPT => Control::Kept { sequence: reader.varint()?, pool: reader.varint()? },
+            SEEN => {
+                let family = reader.byte()?;
+                match reader.address(family)? {
+                    Some(address) => Control::Seen { address },
+                    None => return Ok(None),
+                }
+            }
             _ => return Ok(None),
         }))
     }

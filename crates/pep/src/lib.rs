@@ -23,5 +23,6 @@ pub use quinn_proto::EcnCodepoint;
 pub use rollback::{Carriage, RollbackStats, Standing, Trouble};
 pub use session::Read;
 pub use tunnel::{
-    Batch, Config, ControllerFactory, DownReason, Event, FlowId, PeerId, PipeId, SetupError, Tunnel, Way,
+    Batch, Config, ControllerFactory, DownReason, Event, FlowId, Holdings, PeerId, PipeId, SetupError,
+    Tunnel, Way,
 };

@@ -1,6 +1,7 @@
 //! One channel and the flows on it: opens and accepts streams, feeds them just in time and fairly,
 //! puts what arrives in order, and keeps both ends' memory within what was agreed.
 
+mod budget;
 mod flow;
 mod repair;
 mod schedule;
@@ -8,8 +9,10 @@ mod schedule;
 use crate::channel::{message, Arrival, Channel, ChannelStats, Feed, RepairHints};
 use crate::credit::Pool;
 use crate::frame::{Control, Open, Refusal, Verdict, VERSION};
+use crate::limits::Split;
 use crate::reassembly::Reassembly;
 use crate::repair::{Progress, RepairStats};
+pub(crate) use budget::ALWAYS;
 use bytes::Bytes;
 use flow::Flow;
 pub use flow::Read;
@@ -18,6 +21,7 @@ use schedule::Schedule;
 pub(crate) use schedule::Wanted;
 use skyhaul_cc::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
 
 /// A flow's name on its channel: the QUIC stream number.
 pub(crate) type StreamNumber = u64;
@@ -47,6 +51,15 @@ pub(crate) enum SessionEvent {
     Reset {
         stream: StreamNumber,
     },
+    /// The other end answers an offer of another pool.
+    Kept {
+        sequence: u64,
+        pool: skyhaul_cc::Bytes,
+    },
+    /// The other end says where it sees this one.
+    SeenAt {
+        address: SocketAddr,
+    },
     /// The other end broke the rules; the connection was closed.
     Violated {
         what: &'static str,
@@ -67,6 +80,7 @@ pub(crate) mod code {
     pub(crate) const VIOLATION: u32 = 2;
     pub(crate) const REPLACED: u32 = 3;
     pub(crate) const VERSION: u32 = 4;
+    pub(crate) const BUSY: u32 = 5;
 }
 
 /// Control frames overtake bulk data. Flows all have the same priority there, whatever their class: the
@@ -85,6 +99,8 @@ pub(crate) struct Session {
     memory: Memory,
     /// Flow data received and not yet passed on.
     held: u64,
+    /// Flow data received since the last look.
+    received: u64,
     repair: repair::Receiving,
     /// The other end broke a rule: close the connection with this code and reason.
     closing: Option<(u32, &'static str)>,
@@ -132,6 +148,7 @@ impl Session {
             control_in_id: None,
             memory,
             held: 0,
+            received: 0,
             repair: repair::Receiving::default(),
             closing: None,
         }
@@ -290,6 +307,7 @@ impl Session {
         }
         new += self.repair.after_data(flow);
         self.held += new;
+        self.received += new;
         if reset {
             return self.flow_reset(stream);
         }
@@ -381,6 +399,9 @@ impl Session {
                 }
                 self.flows.wake_all();
             }
+            (frame @ (Control::Pool { .. } | Control::Kept { .. } | Control::Seen { .. }), Some(_)) => {
+                self.hear_share(frame);
+            }
             _ => {
                 self.violation("control frames out of order");
                 return false;
@@ -433,9 +454,9 @@ impl Session {
     }
 
     /// Bytes [`write`](Self::write) takes gladly; zero: wait for a writable event.
-    pub(crate) fn writable(&mut self, stream: StreamNumber) -> u64 {
-        let busy = self.flows.queued > flow::QUEUE_TOTAL;
-        self.flows.map.get_mut(&stream).map_or(0, |flow| flow.room(busy))
+    /// `all` is what waits to be sent over all channels.
+    pub(crate) fn writable(&mut self, stream: StreamNumber, all: u64, split: &Split) -> u64 {
+        self.flows.map.get_mut(&stream).map_or(0, |flow| flow.room(all, split))
     }
 
     /// Queues TCP data. False if the flow is gone.
@@ -544,6 +565,7 @@ impl Session {
             self.channel.close(now, code, what);
         }
         self.flows.now = now;
+        self.tell_kept();
         self.flows.flush_control(self.channel.conn());
         let transmit = self.channel.poll(now, &mut self.flows, out);
         for stream in self.flows.writable.drain(..) {

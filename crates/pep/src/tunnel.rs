@@ -2,10 +2,12 @@
 //! and without a clock. Datagrams and times come in, datagrams and events go out; live it is driven by
 //! sockets, in tests by a virtual clock and simulated links.
 
+mod budget;
 mod event;
 mod roll;
 mod sending;
 
+pub use budget::Holdings;
 pub use event::{DownReason, Event, FlowId, PeerId};
 pub use roll::PipeId;
 
@@ -13,7 +15,9 @@ use crate::auth::tls::{self, RefusedKeys, SERVER_NAME};
 use crate::auth::{PublicKey, SecretKey};
 use crate::channel::{datagram_size, prepare, Arrival, Channel, ChannelStats, Epoch, Prepared, Tuning};
 use crate::frame::{Open, Refusal};
+use crate::limits::{Budget, Split};
 use crate::rollback::wire::{ChannelName, Word};
+use crate::rollback::Standing;
 use crate::session::{code, Memory, Read, Session, SessionEvent, StreamNumber};
 use crate::shim::{Header, Kind, HEADER};
 use bytes::{Buf, Bytes as Data, BytesMut};
@@ -55,15 +59,12 @@ pub struct Config {
     pub controller: ControllerFactory,
     /// Channel settings.
     pub tuning: Tuning,
-    /// Memory that each channel's flows may fill here while their readers are slow.
+    /// Memory for the data of all flows of all channels, see [`crate::limits::budget`].
     pub memory: Bytes,
     /// Seed for what QUIC draws by chance (connection IDs, skipped packet numbers), for tests that
     /// repeat to the last packet. Unset: from the operating system.
     pub seed: Option<[u8; 32]>,
 }
-
-/// What a flow may always have waiting at the far end, whatever the others hold.
-const FLOOR: u64 = 64 * 1024;
 
 /// A tunnel that could not be set up.
 #[derive(Debug)]
@@ -106,9 +107,20 @@ struct Peer {
     /// Until then the handshake must be through.
     deadline: Time,
     rolling: Rolling,
+    /// When a datagram of the connection came last.
+    heard: Time,
+    /// Where the other end sees this one.
+    seen_at: Option<SocketAddr>,
+    /// What goes there is marked for ECN.
+    marks: bool,
 }
 
 impl Peer {
+    /// Nothing is lost if this end forgets the channel: the other end has to connect, and nothing is carried.
+    fn may_be_forgotten(&self) -> bool {
+        self.up && !self.down && !self.client && self.session.flow_count() == 0
+    }
+
     fn is_late(&self, now: Time) -> bool {
         !self.up && !self.down && now >= self.deadline
     }
@@ -150,6 +162,10 @@ pub struct Tunnel {
     by_channel: BTreeMap<ChannelName, PeerId>,
     /// Words outside QUIC that wait to leave by UDP.
     words: VecDeque<(SocketAddr, Vec<u8>)>,
+    budget: Budget<PeerId>,
+    next_look: Time,
+    /// What was turned away.
+    counts: Holdings,
 }
 
 impl Tunnel {
@@ -184,7 +200,11 @@ impl Tunnel {
         };
         let server = server_tls.clone().map(|tls| Arc::new(ServerConfig::with_crypto(tls)));
         let endpoint = Endpoint::new(Arc::new(endpoint_config), server, false, config.seed);
+        let split = Split::of(config.memory, config.tuning.flows as usize);
         Ok(Tunnel {
+            budget: Budget::new(split, config.peers.len()),
+            next_look: Time::ZERO,
+            counts: Holdings::default(),
             endpoint,
             config,
             epoch,
@@ -239,8 +259,8 @@ impl Tunnel {
         let remote = conn.remote_address();
         let controller = (self.config.controller)(&Way { peer: None, remote, history: None });
         let channel = Channel::new(conn, prepared, controller, self.config.tuning, self.epoch);
-        let memory = Memory { floor: FLOOR, pool: self.config.memory.0 };
-        let session = Session::new(channel, memory);
+        // Strangers have none; see `begin_session`.
+        let session = Session::new(channel, Memory { floor: 0, pool: 0 });
         self.by_handle.insert(handle.0, peer);
         self.peers.insert(
             peer,
@@ -254,6 +274,9 @@ impl Tunnel {
                 client,
                 deadline: now + HANDSHAKE,
                 rolling: Rolling::default(),
+                heard: now,
+                seen_at: None,
+                marks: true,
             },
         );
         self.mark(peer);
@@ -297,6 +320,7 @@ impl Tunnel {
                 let Some(&peer) = self.by_handle.get(&handle.0) else { return };
                 if let Some(entry) = self.peers.get_mut(&peer) {
                     entry.rolling.heard(now, false);
+                    entry.heard = now;
                     entry.session.handle_event(now, event, arrival);
                     self.unsettled.insert(peer);
                 }
@@ -360,14 +384,16 @@ impl Tunnel {
             }
         }
         self.dismiss_strangers(now);
+        self.look(now);
     }
 
     /// When to call [`handle_timeout`](Self::handle_timeout) and [`poll_transmit`](Self::poll_transmit)
     /// next, if nothing else happens.
     pub fn poll_timeout(&mut self) -> Option<Time> {
         let strangers = self.strangers_due();
+        let look = self.look_at();
         let wakes = self.peers.values_mut().filter_map(|entry| entry.next_wake(&self.pipes));
-        wakes.chain(strangers).min()
+        wakes.chain(strangers).chain(look).min()
     }
 
     /// Works off what connections have to say since the last look.
@@ -386,7 +412,7 @@ impl Tunnel {
                 QuicEvent::Connected => {
                     let identity = entry.session.channel().conn_ref().crypto_session().peer_identity();
                     entry.key = identity.and_then(|identity| peer_key(identity.as_ref()));
-                    entry.session.connected();
+                    self.begin_session(now, peer);
                 }
                 QuicEvent::ConnectionLost { reason } => {
                     let client = entry.client;
@@ -398,6 +424,7 @@ impl Tunnel {
                 _ => {}
             }
         }
+        self.follow_peer(peer);
         self.session_events(now, peer);
         self.watch_over(now, peer);
         self.endpoint_events(peer);
@@ -439,6 +466,15 @@ impl Tunnel {
                     self.down(peer, DownReason::Violation(what));
                     continue;
                 }
+                SessionEvent::Kept { sequence, pool } => {
+                    self.heard_kept(now, peer, sequence, pool);
+                    continue;
+                }
+                SessionEvent::SeenAt { address } => {
+                    self.seen_at(peer, address);
+                    continue;
+                }
+                SessionEvent::Opened { stream, .. } if !self.greet_flow(peer, stream) => continue,
                 SessionEvent::Opened { stream, open } => Event::Opened { flow: flow(stream), open },
                 SessionEvent::Accepted { stream } => Event::Accepted { flow: flow(stream) },
                 SessionEvent::Refused { stream, why } => Event::Refused { flow: flow(stream), why },
@@ -446,7 +482,7 @@ impl Tunnel {
                 SessionEvent::Writable { stream } => Event::Writable { flow: flow(stream) },
                 SessionEvent::Reset { stream } => Event::Reset { flow: flow(stream) },
             };
-            if !entry.down {
+            if self.peers.get(&peer).is_some_and(|entry| !entry.down) {
                 self.events.push_back(event);
             }
         }
@@ -460,6 +496,9 @@ impl Tunnel {
         };
         entry.up = true;
         let remote = entry.remote;
+        if !entry.client {
+            entry.session.tell_address(remote);
+        }
         let way = Way { peer: Some(key), remote, history: None };
         entry.session.channel().begin_with((self.config.controller)(&way));
         entry.rolling =
@@ -493,6 +532,7 @@ impl Tunnel {
         }
         self.events.push_back(Event::Down { peer, remote, reason });
         self.end_pipe(peer);
+        self.end_session(peer);
         self.mark(peer);
     }
 
@@ -546,6 +586,9 @@ impl Tunnel {
     /// [`Refusal::Unreachable`] while the channel is not up, [`Refusal::Busy`] when it carries all the
     /// flows it may, [`Refusal::NoSuchName`] for a name that cannot be one.
     pub fn open(&mut self, peer: PeerId, open: &Open) -> Result<FlowId, Refusal> {
+        if !self.admits_flow() {
+            return Err(Refusal::Busy);
+        }
         let entry = self.peers.get_mut(&peer).filter(|entry| entry.up).ok_or(Refusal::Unreachable)?;
         let stream = entry.session.open(open)?;
         self.mark(peer);
@@ -575,7 +618,9 @@ impl Tunnel {
 
     /// Bytes that [`write`](Self::write) takes gladly; at zero an [`Event::Writable`] will follow.
     pub fn writable(&mut self, flow: FlowId) -> usize {
-        let room = self.on(flow, 0, Session::writable);
+        let (_, all) = self.held();
+        let split = *self.budget.split();
+        let room = self.on(flow, 0, |session, stream| session.writable(stream, all.0, &split));
         usize::try_from(room).unwrap_or(usize::MAX)
     }
 

@@ -109,7 +109,7 @@ pub struct Plan {
 
 impl Plan {
     /// Both ends with the same contender ([`Contender`]: `cubic`, `skyhaul`, `skyhaul/warm`), each told of its
-    /// direction what that start says, and the round trip; their memory is 96 MiB, the keys are the same for
+    /// direction what that start says, and the round trip; their memory is 256 MiB, the keys are the same for
     /// every plan.
     ///
     /// # Errors
@@ -129,7 +129,7 @@ impl Plan {
                 peers: vec![peer.public()],
                 controller: Arc::new(move |_| controller.clone()),
                 tuning: Tuning { initial_rtt: rtt, ..Tuning::default() },
-                memory: Bytes::mib(96),
+                memory: Bytes::mib(256),
                 seed: Some([1 + index(dir) as u8; 32]),
             })
         };
@@ -459,6 +459,7 @@ impl Pair {
             Event::Standing { standing, why, .. } => end.standings.push((self.now, standing, why)),
             Event::Dial { pipe, .. } => self.dial(pipe),
             Event::HangUp { pipe } => self.hang_up(side, pipe),
+            Event::Moved { .. } | Event::SeenAt { .. } | Event::EcnLost { .. } => {}
             Event::Opened { flow, open } => {
                 assert!(end.up.is_some(), "a flow was heard of before its channel");
                 let Target::Address(destination) = open.destination else {

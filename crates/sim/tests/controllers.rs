@@ -35,7 +35,7 @@ fn share_of_limit(scenario: &Scenario, controller: &'static str, mib: u64) -> f6
             peers: vec![peer.public()],
             controller: Arc::new(move |_| registry::build(controller, &setup).unwrap()),
             tuning: Tuning { initial_rtt: scenario.rtt(), ..Tuning::default() },
-            memory: Bytes::mib(96),
+            memory: Bytes::mib(256),
             seed: Some([seed; 32]),
         }
     };

@@ -5,6 +5,7 @@
 
 use skyhaul_cc::{registry, Bytes, Duration, Rate, Setup, Share, Time};
 use skyhaul_pep::auth::SecretKey;
+use skyhaul_pep::limits::Split;
 use skyhaul_pep::repair::RepairStats;
 use skyhaul_pep::{Config, Tuning};
 use skyhaul_sim::scenario::{Dir, Scenario};
@@ -32,7 +33,7 @@ fn plan(scenario: &Scenario, repair: bool, seed: u64) -> Plan {
             peers: vec![peer.public()],
             controller: Arc::new(move |_| registry::build("rate", &setup).unwrap()),
             tuning: Tuning { initial_rtt: rtt, repair, ..Tuning::default() },
-            memory: Bytes::mib(96),
+            memory: Bytes::mib(256),
             seed: Some([n; 32]),
         }
     };
@@ -146,8 +147,9 @@ fn memory_for_repair_is_bounded_and_given_back_when_repair_has_been_sent() {
         }
     }
     assert!(pair.outcomes()[4].finished.is_some());
-    assert!(retained > Bytes::mib(50) && retained <= Bytes::mib(64), "{retained}");
-    assert!(kept > Bytes::mib(1) && kept <= Bytes::mib(24), "{kept}");
+    let split = Split::of(Bytes::mib(256), 4096);
+    assert!(retained > split.retained / 4 * 3 && retained <= split.retained, "{retained}");
+    assert!(kept > Bytes::mib(1) && kept <= split.kept, "{kept}");
     // Everybody waits for a reader that will not read, and everything was repaired.
     assert_eq!(stats(&mut pair, Dir::Forward).0.retained, Bytes::ZERO);
 }

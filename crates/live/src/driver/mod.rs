@@ -6,11 +6,12 @@ mod line;
 mod socket;
 pub(crate) mod timer;
 
+use crate::exceptions::{Exception, Exceptions};
 use crate::relay::{Flows, Incoming};
 use skyhaul_cc::{Duration, PathHistory, Rate, Time};
 use skyhaul_pep::auth::PublicKey;
 use skyhaul_pep::{
-    ChannelStats, Config, DownReason, Epoch, Event, PeerId, PipeId, SetupError, Standing, Tunnel,
+    ChannelStats, Config, DownReason, Epoch, Event, PeerId, PipeId, SetupError, Standing, Trouble, Tunnel,
 };
 use socket::Socket;
 use std::cell::{Cell, RefCell};
@@ -81,6 +82,7 @@ pub(crate) struct Shared {
     names: BTreeMap<PublicKey, String>,
     /// TCP connections taken in that no task serves yet.
     accepted: RefCell<Vec<(PipeId, TcpStream)>>,
+    pub(crate) exceptions: Exceptions,
 }
 
 /// A running tunnel, cheap to clone, for tasks of the same thread.
@@ -152,7 +154,7 @@ impl Shared {
         self.epoch.time(Instant::now())
     }
 
-    fn name(&self, key: &PublicKey) -> String {
+    pub(crate) fn name(&self, key: &PublicKey) -> String {
         self.names.get(key).cloned().unwrap_or_else(|| key.to_string())
     }
 }
@@ -250,6 +252,7 @@ impl Driver {
             closed: Notify::new(),
             names,
             accepted: RefCell::default(),
+            exceptions: Exceptions::default(),
         });
         let timer = Timer::new().map_err(StartError::System)?;
         let handle = TunnelHandle(shared.clone());
@@ -494,6 +497,9 @@ impl Driver {
                 Event::Standing { peer, standing, why } => {
                     let key = shared.tunnel.borrow().peers().into_iter().find(|(id, ..)| *id == peer);
                     let name = key.map_or_else(String::new, |(_, key, _)| shared.name(&key));
+                    if why != Trouble::Healthy {
+                        shared.exceptions.note(Exception::Channel(why), &name);
+                    }
                     match standing {
                         Standing::Up => info!("channel to {name}: {why}; it is {standing}"),
                         _ => warn!("channel to {name}: {why}; it is {standing}"),
@@ -510,6 +516,22 @@ impl Driver {
                     if let Some(signals) = self.lines.remove(&pipe) {
                         signals.over.set(true);
                         signals.kick.notify_one();
+                    }
+                }
+                Event::EcnLost { peer } => {
+                    let key = shared.tunnel.borrow().peers().into_iter().find(|(id, ..)| *id == peer);
+                    let name = key.map_or_else(String::new, |(_, key, _)| shared.name(&key));
+                    shared.exceptions.note(Exception::EcnLost, &format!("channel to {name}"));
+                }
+                Event::Moved { peer, from, to } => self.moved(peer, from, to),
+                Event::SeenAt { before, address, .. } => {
+                    let address = icmp::canonical(address);
+                    match before.map(icmp::canonical) {
+                        Some(before) if before != address => info!(
+                            "this end's address, as the other sees it, has changed from {before} to {address}; \
+                             the channel goes on"
+                        ),
+                        _ => debug!("the other end sees this one at {address}"),
                     }
                 }
                 Event::KeyRefused { offered } => {
@@ -530,6 +552,18 @@ impl Driver {
                 Event::Reset { flow } => shared.flows.borrow_mut().reset(flow),
             }
         }
+    }
+
+    /// A peer's NAT has given it another address, or it has another way to the network.
+    fn moved(&mut self, peer: PeerId, from: SocketAddr, to: SocketAddr) {
+        // What ICMP says of the old address is no news of the peer any more.
+        self.departures.forget(from);
+        let key = self.shared.tunnel.borrow().peers().into_iter().find(|(id, ..)| *id == peer);
+        let name = key.map_or_else(|| "a peer".to_owned(), |(_, key, _)| self.shared.name(&key));
+        let (from, to) = (icmp::canonical(from), icmp::canonical(to));
+        self.shared.exceptions.note(Exception::Moved, &name);
+        info!("{name} has moved from {from} to {to}; its channel goes on");
+        self.shared.peers_changed.notify_waiters();
     }
 
     fn down(&mut self, peer: PeerId, remote: SocketAddr, reason: &DownReason) {

@@ -11,7 +11,7 @@ mod repairing;
 use crate::frame::feature;
 use crate::repair::{Progress, RepairStats};
 use crate::rollback::{self, Carriage};
-use crate::session::Wanted;
+use crate::session::{Wanted, ALWAYS};
 use crate::shim::{Book, Header, Kind, Listener, PathStats, Report, HEADER};
 use adapter::{Gate, GateFactory, Heard, Host};
 use backlog::{Backlog, Room};
@@ -341,12 +341,21 @@ impl Channel {
         [(shim, feature::SHIM), (repair, feature::REPAIR), (rollback.enabled, feature::ROLLBACK)]
             .iter()
             .filter(|(wanted, _)| *wanted)
-            .fold(0, |all, (_, bit)| all | bit)
+            .fold(ALWAYS, |all, (_, bit)| all | bit)
     }
 
     /// The other end's hello came; it understands this.
     pub(crate) fn agree(&mut self, features: u64) {
         self.agreed = self.features() & features;
+    }
+
+    /// What both ends understand.
+    pub(crate) fn agreed(&self) -> u64 {
+        self.agreed
+    }
+
+    pub(crate) fn tuning(&self) -> &Tuning {
+        &self.tuning
     }
 
     pub(crate) fn conn(&mut self) -> &mut Connection {

@@ -17,6 +17,8 @@ pub struct Floor(pub Bytes);
 pub struct Resources<K> {
     cap: Bytes,
     floor: Bytes,
+    /// Held back for flows to come.
+    reserve: Bytes,
     flows: BTreeMap<K, Share>,
 }
 
@@ -50,7 +52,15 @@ impl std::error::Error for Full {}
 impl<K: Ord + Copy> Resources<K> {
     /// No flows yet; each may always hold `floor`, all together `cap`.
     pub fn new(cap: Bytes, floor: Floor) -> Self {
-        Resources { cap, floor: floor.0.max(Bytes(1)), flows: BTreeMap::new() }
+        Resources { cap, floor: floor.0.max(Bytes(1)), reserve: Bytes::ZERO, flows: BTreeMap::new() }
+    }
+
+    /// Holds floors back for so many flows that are expected and not there, as far as there are any left: only flows
+    /// that begin may use them.
+    pub fn reserve(&mut self, flows: u64) {
+        let most = self.cap.saturating_sub(self.floor * self.flows.len() as u64);
+        self.reserve = (self.floor * flows).min(most);
+        self.divide();
     }
 
     /// A flow begins.
@@ -83,6 +93,16 @@ impl<K: Ord + Copy> Resources<K> {
         }
     }
 
+    /// The same for many flows at once, which costs hardly more than for one.
+    pub fn want(&mut self, all: impl IntoIterator<Item = (K, Bytes)>) {
+        for (flow, bytes) in all {
+            if let Some(share) = self.flows.get_mut(&flow) {
+                share.wants = bytes.max(self.floor);
+            }
+        }
+        self.divide();
+    }
+
     /// What a flow may hold; zero for flows that do not exist.
     pub fn granted(&self, flow: K) -> Bytes {
         self.flows.get(&flow).map_or(Bytes::ZERO, |share| share.granted)
@@ -97,7 +117,9 @@ impl<K: Ord + Copy> Resources<K> {
             .filter(|(other, _)| **other != flow)
             .map(|(_, share)| share.held.max(self.floor))
             .sum();
-        let free = self.cap.saturating_sub(others + share.held);
+        let free = self.cap.saturating_sub(self.reserve + others + share.held);
+        // Its own floor is nobody else's.
+        let free = free.max(self.floor.saturating_sub(share.held));
         share.granted.saturating_sub(share.held).min(free)
     }
 
@@ -125,7 +147,7 @@ impl<K: Ord + Copy> Resources<K> {
     /// Max-min by weight: whoever wants less than its part gets what it wants, the others divide the rest.
     fn divide(&mut self) {
         let floor = self.floor;
-        let mut rest = self.cap.saturating_sub(floor * self.flows.len() as u64);
+        let mut rest = self.cap.saturating_sub(self.reserve + floor * self.flows.len() as u64);
         let mut order: Vec<(Bytes, K)> =
             self.flows.iter().map(|(key, share)| (share.wants - floor, *key)).collect();
         order.sort_unstable();

@@ -45,6 +45,11 @@ impl WindowController {
         self.promised
     }
 
+    /// The buffer that keeps the far side busy, by what left so far; `answer` as for [`left`](Self::left).
+    pub fn wanted(&self, answer: Duration) -> Bytes {
+        (self.rate.bdp(answer) * 2 + self.mss).max(self.mss * 2).min(self.limit)
+    }
+
     /// Another limit, as the resource manager has it. A lower one takes nothing back that was promised.
     pub fn set_limit(&mut self, limit: Bytes) {
         self.limit = limit.max(self.mss * 2);
@@ -67,7 +72,7 @@ impl WindowController {
             let old = self.rate.as_f64();
             self.rate = Rate::from_f64(if sample > old { sample } else { old + WEIGHT * (sample - old) });
         }
-        let wanted = (self.rate.bdp(answer) * 2 + self.mss).max(self.mss * 2).min(self.limit);
+        let wanted = self.wanted(answer);
         let window = wanted.saturating_sub(self.held);
         let more = window.saturating_sub(self.promised);
         // A closed window opens by a segment; an open one is told of when it has grown by a quarter.

@@ -2,19 +2,16 @@
 
 use crate::credit::{Pool, ReceiveAccount, SendAccount};
 use crate::frame::{Class, Malformed, Open, Verdict, OPEN_MAX};
+use crate::limits::Split;
 use crate::reassembly::Reassembly;
 use crate::repair::{Code, Message, Pending, Repaired, Retained, BLOCK_MAX};
 use bytes::{Bytes, BytesMut};
 use quinn_proto::{Connection, StreamId, WriteError};
-use skyhaul_cc::Time;
+use skyhaul_cc::{Bytes as Size, Time};
 use std::collections::VecDeque;
 
 /// What a flow queues for sending before it asks its TCP connection to wait.
 const QUEUE: u64 = 256 * 1024;
-/// The same while all flows together queue more than [`QUEUE_TOTAL`].
-const QUEUE_WHEN_BUSY: u64 = 16 * 1024;
-/// See [`QUEUE_WHEN_BUSY`].
-pub(super) const QUEUE_TOTAL: u64 = 16 * 1024 * 1024;
 /// Pieces below this size are joined before they go to quinn-proto: its send buffer is searched piece
 /// by piece for every packet, and 1,400-byte pieces cost twenty times the CPU.
 const PIECE: usize = 16 * 1024;
@@ -140,9 +137,12 @@ impl Flow {
         self.header_out = Some(Bytes::copy_from_slice(&[verdict.encode()]));
     }
 
-    pub(super) fn room(&mut self, busy: bool) -> u64 {
-        let limit = if busy { QUEUE_WHEN_BUSY } else { QUEUE };
-        let room = if self.finish.is_some() { 0 } else { limit.saturating_sub(self.queued) };
+    /// `all` is what all flows of the process have queued.
+    pub(super) fn room(&mut self, all: u64, split: &Split) -> u64 {
+        let room = match self.finish {
+            Some(_) => 0,
+            None => split.queue_room(Size(self.queued), Size(all), Size(QUEUE)).0,
+        };
         self.waits_for_room |= room == 0;
         room
     }

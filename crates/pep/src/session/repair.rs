@@ -8,17 +8,14 @@ use bytes::Bytes;
 use skyhaul_cc::Time;
 use std::collections::BTreeMap;
 
-/// What all flows of a channel may keep for repairing the far end: quinn-proto's send window, which
-/// keeps most of the same bytes anyway.
-const RETAINED: u64 = 64 << 20;
-/// What all flows of a channel may keep beside what waits to be read: one block of some 20 flows.
-const KEPT: u64 = 24 << 20;
-/// Both are looked at when an eighth of them has come anew.
+/// What is kept is looked at when an eighth of what may be has come anew.
 const LOOK: u64 = 8;
 
 /// The sending half.
 #[derive(Default)]
 pub(super) struct Sending {
+    /// What all flows of the channel may keep for repairing the far end. QUIC has most of the same bytes anyway.
+    limit: u64,
     planner: Planner,
     stats: RepairStats,
     /// Both ends understand repair.
@@ -29,6 +26,8 @@ pub(super) struct Sending {
 /// The receiving half.
 #[derive(Default)]
 pub(super) struct Receiving {
+    /// What all flows of the channel may keep beside what waits to be read.
+    limit: u64,
     code: Code,
     stats: RepairStats,
     on: bool,
@@ -69,11 +68,20 @@ impl Sending {
 
     /// Keeps what is kept within its bound.
     pub(super) fn bound(&mut self, flows: &mut BTreeMap<StreamNumber, Flow>) {
-        if self.fed < RETAINED / LOOK {
-            return;
+        if self.fed >= self.limit / LOOK {
+            self.trim(flows);
         }
+    }
+
+    /// Another bound, at once.
+    pub(super) fn limit(&mut self, bytes: u64, flows: &mut BTreeMap<StreamNumber, Flow>) {
+        self.limit = bytes;
+        self.trim(flows);
+    }
+
+    fn trim(&mut self, flows: &mut BTreeMap<StreamNumber, Flow>) {
         self.fed = 0;
-        let aim = RETAINED - RETAINED / LOOK;
+        let aim = self.limit - self.limit / LOOK;
         let mut total: u64 = flows.values().map(|flow| flow.retained.bytes()).sum();
         while total > aim {
             let Some(flow) = flows.values_mut().max_by_key(|flow| flow.retained.bytes()) else { return };
@@ -164,17 +172,32 @@ impl Session {
     /// Keeps what is kept for repair within its bound, after so many bytes more.
     pub(super) fn bound_kept(&mut self, bytes: u64) {
         self.repair.taken += bytes;
-        if self.repair.taken < KEPT / LOOK {
-            return;
+        if self.repair.taken >= self.repair.limit / LOOK {
+            self.trim_kept();
         }
+    }
+
+    /// Another bound, at once.
+    pub(super) fn limit_kept(&mut self, bytes: u64) {
+        self.repair.limit = bytes;
+        self.trim_kept();
+    }
+
+    fn trim_kept(&mut self) {
         self.repair.taken = 0;
-        let aim = KEPT - KEPT / LOOK;
+        let aim = self.repair.limit - self.repair.limit / LOOK;
         let mut total: u64 = self.flows.map.values().map(Flow::kept).sum();
         while total > aim {
             let Some(flow) = self.flows.map.values_mut().max_by_key(|flow| flow.kept()) else { return };
             total -= flow.kept();
             flow.forget_kept();
         }
+    }
+
+    /// Bytes kept for repairing the far end, and for being repaired.
+    pub(crate) fn kept_for_repair(&self) -> (skyhaul_cc::Bytes, skyhaul_cc::Bytes) {
+        let RepairStats { retained, kept, .. } = self.repair_stats();
+        (retained, kept)
     }
 
     pub(super) fn repair_stats(&self) -> RepairStats {

@@ -104,6 +104,29 @@ pub enum Event {
         /// Its name.
         pipe: PipeId,
     },
+    /// The other end is somewhere else now, as behind a NAT that gave it another address; its channel goes on.
+    Moved {
+        /// Its name.
+        peer: PeerId,
+        /// Where it was.
+        from: SocketAddr,
+        /// Where it is.
+        to: SocketAddr,
+    },
+    /// Marks of congestion do not arrive there as they are sent; from now on nothing is marked.
+    EcnLost {
+        /// The channel.
+        peer: PeerId,
+    },
+    /// The other end says under which address it sees this one: when the channel comes up, and after changes.
+    SeenAt {
+        /// The channel.
+        peer: PeerId,
+        /// What it said before.
+        before: Option<SocketAddr>,
+        /// This end, as seen from there.
+        address: SocketAddr,
+    },
     /// Somebody offered a key we do not know.
     KeyRefused {
         /// The key, or what it was instead.

@@ -25,6 +25,7 @@ impl Tunnel {
             }
             None => self.next_datagram(now, out)?,
         };
+        self.watch_marks(peer, &first);
         let result = batch(&first);
         let limit = max_segments.min(usize::from(u16::MAX) / result.segment.max(1));
         for _ in 1..limit {
