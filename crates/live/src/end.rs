@@ -31,6 +31,7 @@ use crate::keys::{self, KeyFileError};
 use crate::loops::{self, Loops};
 use crate::memory::Memory;
 use crate::relay::Incoming;
+use crate::status;
 use crate::ways::Switch;
 
 /// A terminal or gateway that is ready to run.
@@ -103,7 +104,7 @@ impl End {
         } else {
             None
         };
-        started(status(&config, &ingress, &self.secret.public()));
+        started(summary(&config, &ingress, &self.secret.public()));
 
         let local = LocalSet::new();
         let mut drive = local.spawn_local(driver.run());
@@ -111,9 +112,11 @@ impl End {
         doors.extend(config.doors());
         let loops = Rc::new(Loops::new(doors));
         let switch = Rc::new(Switch::new(Rc::clone(&config), tunnel.clone(), Rc::clone(&loops)));
+        let ingress = ingress.noting(tunnel.exceptions());
         let outward = local.spawn_local(take_in(ingress, Rc::clone(&switch)));
         let inward =
             local.spawn_local(let_out(Peers { config: Rc::clone(&config), tunnel: tunnel.clone(), loops }));
+        let telling = local.spawn_local(status::say_when_asked(tunnel.clone(), Rc::clone(&switch)));
         let remembering = local.spawn_local(Arc::clone(&memory).tend(tunnel.clone()));
         let outcome = local
             .run_until(async {
@@ -130,6 +133,7 @@ impl End {
         outward.abort();
         inward.abort();
         remembering.abort();
+        telling.abort();
         memory.close(&tunnel);
         if outcome.is_ok() {
             local.run_until(tunnel.shut_down()).await;
@@ -269,7 +273,7 @@ fn send_window(link: &Link, memory: Bytes) -> Bytes {
 }
 
 /// One line on what this end does and who it is.
-fn status(config: &Config, ingress: &Ingress, key: &PublicKey) -> String {
+fn summary(config: &Config, ingress: &Ingress, key: &PublicKey) -> String {
     let mut parts = vec![match &config.channel {
         Channel::Terminal { gateway, .. } => format!("channel to {gateway}"),
         Channel::Gateway { listen } => format!("channel on {listen}"),

@@ -14,7 +14,8 @@ use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
 use crate::config::{Config, HostPort, Priorities};
-use crate::tcp;
+use crate::exceptions::Exceptions;
+use crate::tcp::{self, watch::note_offers};
 
 mod dialogue;
 pub mod http_connect;
@@ -116,6 +117,7 @@ impl Dialect {
 
 /// The listeners of one end, bound.
 pub struct Ingress {
+    exceptions: Exceptions,
     doors: Vec<Bound>,
     priorities: Priorities,
     places: usize,
@@ -183,7 +185,18 @@ impl Ingress {
                 doors.push(Bound { listener, address, kind, peer: None });
             }
         }
-        Ok(Ingress { doors, priorities: config.priorities.clone(), places: config.limits.flows })
+        Ok(Ingress {
+            exceptions: Exceptions::default(),
+            doors,
+            priorities: config.priorities.clone(),
+            places: config.limits.flows,
+        })
+    }
+
+    /// Notes there what is wrong with clients' TCP.
+    pub fn noting(mut self, exceptions: Exceptions) -> Ingress {
+        self.exceptions = exceptions;
+        self
     }
 
     /// Where intercepted connections have to be led.
@@ -225,7 +238,7 @@ impl Ingress {
         let mut loops = JoinSet::new();
         for door in self.doors {
             let (handle, places) = (Rc::clone(&handle), std::sync::Arc::clone(&places));
-            let priorities = Rc::clone(&priorities);
+            let (priorities, exceptions) = (Rc::clone(&priorities), self.exceptions.clone());
             loops.spawn_local(async move {
                 let mut guests = JoinSet::new();
                 loop {
@@ -238,8 +251,12 @@ impl Ingress {
                     };
                     let (kind, peer, address) = (door.kind.clone(), door.peer.clone(), door.address);
                     let (handle, priorities) = (Rc::clone(&handle), Rc::clone(&priorities));
+                    let syn = syn::read(&client);
+                    if let (Some(offers), Ok(from)) = (syn.and_then(|syn| syn.offers), client.peer_addr()) {
+                        note_offers(&exceptions, from.ip(), offers);
+                    }
                     guests.spawn_local(async move {
-                        let dscp = syn::dscp(&client);
+                        let dscp = syn.map(|syn| syn.dscp);
                         let classify = |to: &Target| priorities.class(port(to), dscp);
                         if let Some(arrival) = welcome(client, kind, address, peer, place, classify).await {
                             handle(arrival).await;

@@ -17,6 +17,7 @@ pub mod netns;
 pub mod pair;
 pub mod relay;
 pub mod split;
+pub mod status;
 pub mod tcp;
 pub mod testbed;
 pub mod ways;

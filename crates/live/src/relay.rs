@@ -1,7 +1,7 @@
 //! Moves bytes between a TCP connection and a flow of the tunnel, with the back-pressure of both.
 
 use crate::driver::TunnelHandle;
-use crate::tcp;
+use crate::tcp::{self, watch::Made, watch::Watch};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use skyhaul_pep::auth::PublicKey;
 use skyhaul_pep::frame::{Open, Refusal};
@@ -95,7 +95,7 @@ impl Incoming {
     pub async fn accept(self, server: TcpStream) {
         self.held.tunnel.0.tunnel.borrow_mut().accept(self.held.flow);
         self.held.tunnel.0.work.notify_one();
-        self.held.pump(server).await;
+        self.held.pump(server, Made::Here).await;
     }
 
     /// The destination cannot be reached.
@@ -173,7 +173,7 @@ impl TunnelHandle {
                 return Ok(());
             }
         }
-        held.pump(client).await;
+        held.pump(client, Made::There).await;
         Ok(())
     }
 }
@@ -220,8 +220,10 @@ impl Held {
 
     /// Carries both directions. A clean end of both closes the TCP connection in good order; anything
     /// else drops it, and a dropped socket of ours resets (see [`tcp::prepare`]).
-    async fn pump(self, stream: TcpStream) {
-        let carried = async { tokio::try_join!(self.upload(&stream), self.download(&stream)) };
+    async fn pump(self, stream: TcpStream, made: Made) {
+        let watch = RefCell::new(Watch::begin(&stream, made, &self.tunnel.0.exceptions));
+        let carried =
+            async { tokio::try_join!(self.upload(&stream, &watch), self.download(&stream, &watch)) };
         let clean = tokio::select! {
             carried = carried => carried.is_ok(),
             () = self.given_up() => false,
@@ -243,9 +245,20 @@ impl Held {
         }
     }
 
+    /// Looks after the TCP connection now and then, while something moves.
+    fn look(&self, stream: &TcpStream, watch: &RefCell<Watch>) {
+        if watch.borrow().is_due() {
+            let queued = self.tunnel.0.tunnel.borrow().queued(self.flow);
+            watch.borrow_mut().look(stream, queued);
+        }
+    }
+
     /// TCP to tunnel.
-    async fn upload(&self, stream: &TcpStream) -> io::Result<()> {
+    async fn upload(&self, stream: &TcpStream, watch: &RefCell<Watch>) -> io::Result<()> {
         loop {
+            self.look(stream, watch);
+            stream.readable().await?;
+            // Asked when there is something to read, not before: others have taken room in between.
             let room = loop {
                 let room = self.tunnel.0.tunnel.borrow_mut().writable(self.flow);
                 if room > 0 {
@@ -253,7 +266,6 @@ impl Held {
                 }
                 self.signals.writable.notified().await;
             };
-            stream.readable().await?;
             let read = try_read(stream, room);
             let mut tunnel = self.tunnel.0.tunnel.borrow_mut();
             match read {
@@ -263,6 +275,7 @@ impl Held {
                     return Ok(());
                 }
                 Ok(bytes) => {
+                    watch.borrow_mut().read(bytes.len());
                     if !tunnel.write(self.flow, bytes) {
                         return Err(io::ErrorKind::BrokenPipe.into());
                     }
@@ -275,9 +288,10 @@ impl Held {
     }
 
     /// Tunnel to TCP.
-    async fn download(&self, stream: &TcpStream) -> io::Result<()> {
+    async fn download(&self, stream: &TcpStream, watch: &RefCell<Watch>) -> io::Result<()> {
         let mut pieces = VecDeque::with_capacity(PIECES);
         loop {
+            self.look(stream, watch);
             let mut end = false;
             {
                 let mut tunnel = self.tunnel.0.tunnel.borrow_mut();

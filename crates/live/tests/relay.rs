@@ -15,18 +15,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{spawn_local, JoinHandle, LocalSet};
 
-fn config(secret: &SecretKey, peer: &SecretKey) -> Config {
-    let setup = Setup {
-        link_rate: Some(Rate::mbit(2000)),
-        initial_rtt: Duration::from_millis(20),
-        ..Setup::new(Bytes(1500))
-    };
+fn config(secret: &SecretKey, peer: &SecretKey, rate: Rate) -> Config {
+    let setup =
+        Setup { link_rate: Some(rate), initial_rtt: Duration::from_millis(20), ..Setup::new(Bytes(1500)) };
     Config {
         secret: secret.clone(),
         peers: vec![peer.public()],
         controller: Arc::new(move |_| registry::build("rate", &setup).unwrap()),
         tuning: Tuning { initial_rtt: Duration::from_millis(20), ..Tuning::default() },
-        memory: Bytes::mib(8),
+        memory: Bytes::mib(32),
         seed: None,
     }
 }
@@ -44,14 +41,18 @@ struct Ends {
 }
 
 async fn ends() -> Ends {
+    ends_at(Rate::mbit(2000)).await
+}
+
+async fn ends_at(rate: Rate) -> Ends {
     let (a, b) = (key(), key());
     let listen = Role::Listen("127.0.0.1:0".parse().unwrap());
-    let gateway_config = config(&b, &a);
+    let gateway_config = config(&b, &a, rate);
     let (driver, gateway) = Driver::start(listen, gateway_config.clone(), BTreeMap::new()).await.unwrap();
     let gateway_address = driver.local_addr().unwrap();
     let gateway_task = spawn_local(driver.run());
     let connect = Role::Connect { gateway: gateway_address.to_string(), bind: None };
-    let (driver, terminal) = Driver::start(connect, config(&a, &b), BTreeMap::new()).await.unwrap();
+    let (driver, terminal) = Driver::start(connect, config(&a, &b, rate), BTreeMap::new()).await.unwrap();
     spawn_local(driver.run());
     terminal.any_peer().await;
     gateway.any_peer().await;
@@ -101,6 +102,19 @@ async fn forward(tunnel: &TunnelHandle, to: SocketAddr, greeting: Option<&'stati
         }
     });
     address
+}
+
+/// Bytes that the kernel holds for whoever was accepted at a port of 127.0.0.1.
+fn kernel_holds(port: u16) -> u64 {
+    let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
+    let local = format!("0100007F:{port:04X}");
+    let queues = table.lines().filter_map(|line| {
+        let mut words = line.split_whitespace().skip(1);
+        let (at, _, state, queues) = (words.next()?, words.next()?, words.next()?, words.next()?);
+        let waiting = u64::from_str_radix(queues.split_once(':')?.1, 16).ok()?;
+        (at == local && state == "01").then_some(waiting)
+    });
+    queues.sum()
 }
 
 async fn echo_server() -> SocketAddr {
@@ -284,7 +298,7 @@ fn a_reader_that_stops_holds_back_its_writer_and_nobody_else() {
 fn one_gateway_serves_two_terminals_and_reaches_each_by_its_key() {
     block_on(async {
         let (first, second, own) = (key(), key(), key());
-        let mut gateway_config = config(&own, &first);
+        let mut gateway_config = config(&own, &first, Rate::mbit(2000));
         gateway_config.peers.push(second.public());
         let listen = Role::Listen("127.0.0.1:0".parse().unwrap());
         let (driver, gateway) = Driver::start(listen, gateway_config, BTreeMap::new()).await.unwrap();
@@ -294,7 +308,7 @@ fn one_gateway_serves_two_terminals_and_reaches_each_by_its_key() {
         let server = echo_server().await;
         for terminal_key in [&first, &second] {
             let connect = Role::Connect { gateway: address.clone(), bind: None };
-            let terminal_config = config(terminal_key, &own);
+            let terminal_config = config(terminal_key, &own, Rate::mbit(2000));
             let (driver, terminal) = Driver::start(connect, terminal_config, BTreeMap::new()).await.unwrap();
             spawn_local(driver.run());
             serve(terminal.clone());
@@ -330,5 +344,50 @@ fn one_gateway_serves_two_terminals_and_reaches_each_by_its_key() {
             client.read_exact(&mut answer).await.unwrap();
             assert_eq!(&answer, b"down");
         }
+    });
+}
+
+#[test]
+fn the_kernel_hoards_no_megabytes_of_a_fast_client_before_a_slow_channel() {
+    block_on(async {
+        let ends = ends_at(Rate::mbit(20)).await;
+        let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let to = server.local_addr().unwrap();
+        // A host tuned for satellites gives every connection large buffers from the start.
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let large = 8 << 20;
+        let forced = nix::sys::socket::setsockopt(&listener, nix::sys::socket::sockopt::RcvBufForce, &large);
+        if forced.is_err() {
+            socket2::SockRef::from(&listener).set_recv_buffer_size(large).unwrap();
+        }
+        let way_in = listener.local_addr().unwrap();
+        let tunnel = ends.terminal.clone();
+        spawn_local(async move {
+            let (client, _) = listener.accept().await.unwrap();
+            tcp::prepare(&client).unwrap();
+            let open = Open { destination: Target::Address(to), source: None, class: Class::Normal };
+            let peer = tunnel.any_peer().await;
+            let _ = tunnel.carry(peer.id, &open, client, None).await;
+        });
+        let mut client = TcpStream::connect(way_in).await.unwrap();
+        let (mut stream, _) = server.accept().await.unwrap();
+        spawn_local(async move { while client.write_all(&[7; 100_000]).await.is_ok() {} });
+        let mut received = 0u64;
+        let mut buffer = vec![0; 1 << 20];
+        // Once the buffer follows the channel, little waits, and data still come.
+        let (mut little, mut most) = (0, 0);
+        while little < 40 {
+            received += stream.read(&mut buffer).await.unwrap() as u64;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            let waiting = kernel_holds(way_in.port());
+            most = waiting.max(most);
+            little = if received > 1 << 20 && waiting <= 128 << 10 { little + 1 } else { 0 };
+        }
+        let queued = ends.terminal.holdings().queued;
+        assert!(queued <= Bytes::kib(256), "{queued}");
+        println!(
+            "the kernel held at most {most} bytes, {} now; {queued} queued",
+            kernel_holds(way_in.port())
+        );
     });
 }

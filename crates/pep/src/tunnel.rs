@@ -17,7 +17,6 @@ use crate::channel::{datagram_size, prepare, Arrival, Channel, ChannelStats, Epo
 use crate::frame::{Open, Refusal};
 use crate::limits::{Budget, Split};
 use crate::rollback::wire::{ChannelName, Word};
-use crate::rollback::Standing;
 use crate::session::{code, Memory, Read, Session, SessionEvent, StreamNumber};
 use crate::shim::{Header, Kind, HEADER};
 use bytes::{Buf, Bytes as Data, BytesMut};

@@ -177,8 +177,13 @@ impl Process {
 
     /// The most memory the process has used so far, in bytes.
     pub fn peak_memory(&self) -> u64 {
+        self.memory("VmHWM:")
+    }
+
+    /// A figure of proc_pid_status(5), in bytes.
+    pub fn memory(&self, what: &str) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it runs");
-        let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("proc(5) has it");
+        let line = status.lines().find(|line| line.starts_with(what)).expect("proc(5) has it");
         let kilobytes: u64 = line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number");
         kilobytes * 1024
     }

@@ -188,7 +188,7 @@ async fn mark_seen_by(
     marked(&socket);
     let (client, accepted) = tokio::join!(socket.connect(to), listener.accept());
     let _client = client.unwrap();
-    syn::dscp(&accepted.unwrap().0)
+    syn::read(&accepted.unwrap().0).map(|syn| syn.dscp)
 }
 
 #[tokio::test]

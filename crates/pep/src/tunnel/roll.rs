@@ -353,6 +353,7 @@ impl Tunnel {
         match self.endpoint.handle(instant, remote, None, ecn, BytesMut::from(datagram), &mut response) {
             Some(DatagramEvent::ConnectionEvent(handle, event)) if handle == entry.handle => {
                 entry.rolling.heard(now, true);
+                entry.heard = now;
                 entry.session.handle_event(now, event, None);
                 self.unsettled.insert(peer);
             }
