@@ -24,12 +24,14 @@ mod load;
 pub mod namespaces;
 #[cfg(feature = "bpf")]
 mod objects;
+#[cfg_attr(not(feature = "bpf"), allow(dead_code, reason = "nothing is there to be read"))]
 pub mod paths;
 pub mod pins;
 pub mod probe;
 pub mod route;
 mod state;
 pub mod undo;
+#[cfg_attr(not(feature = "bpf"), allow(dead_code, reason = "nothing is there to be read"))]
 pub mod watch;
 
 /// A controller for the kernel's TCP.
