@@ -423,7 +423,7 @@ impl Tunnel {
                 _ => {}
             }
         }
-        self.follow_peer(peer);
+        self.follow_peer(now, peer);
         self.session_events(now, peer);
         self.watch_over(now, peer);
         self.endpoint_events(peer);

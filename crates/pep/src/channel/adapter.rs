@@ -93,6 +93,8 @@ impl quinn::ControllerFactory for GateFactory {
     }
 }
 
+/// Beyond round trips, the time after which a packet counts as lost by a timer.
+const STRAGGLERS: Duration = Duration::from_secs(1);
 /// Packets that say what share gets lost: at 1 % the mean of so many scatters by a tenth of itself.
 const RECENT: u64 = 16_384;
 
@@ -129,6 +131,8 @@ pub(super) struct Host {
     pub(super) lost_packets: u64,
     pub(super) acked_packets: u64,
     pub(super) acked_total: Bytes,
+    /// When packets were last forgotten of which nothing may be heard any more.
+    stranded: Option<Time>,
     /// A packet of so many QUIC bytes is a full one.
     full: Bytes,
     /// Send times of the newest packet acknowledged, and of the newest full one.
@@ -156,6 +160,7 @@ impl Host {
             lost_packets: 0,
             acked_packets: 0,
             acked_total: Bytes::ZERO,
+            stranded: None,
             full,
             newest_acked: None,
             newest_full: None,
@@ -193,6 +198,21 @@ impl Host {
         }
         self.in_flight = Bytes::ZERO;
         (self.acked, self.newest) = (Bytes::ZERO, None);
+    }
+
+    /// The other end has another address. Of what was sent to the old one quinn-proto says nothing any more, and
+    /// nothing of what is acknowledged before the new one is validated (RFC 9000 §9.4): waiting for that would keep
+    /// the window full for ever.
+    pub(super) fn strand(&mut self, now: Time) {
+        self.stranded = Some(now);
+        self.records.clear();
+        self.in_flight = Bytes::ZERO;
+        (self.acked, self.newest) = (Bytes::ZERO, None);
+    }
+
+    /// Losses may still be those of packets that were forgotten.
+    fn is_stranded(&self, now: Time) -> bool {
+        self.stranded.is_some_and(|at| now < at + self.rtt.rtt().smoothed * 4 + STRAGGLERS)
     }
 
     pub(super) fn history(&self) -> Option<PathHistory> {
@@ -315,13 +335,13 @@ impl Host {
                     newest = Some(record.at);
                 }
             }
-            if lost_quic != counted {
+            if lost_quic != counted && !self.is_stranded(now) {
                 self.disagreements += 1;
             }
             self.in_flight -= lost;
             self.lost_packets += packets + forgiven;
             self.count_recent(0, packets);
-            if forgiven > 0 && packets == 0 {
+            if packets == 0 && (forgiven > 0 || self.is_stranded(now)) {
                 return;
             }
         }

@@ -218,6 +218,9 @@ pub(crate) struct Channel {
     /// While there is nothing to send: when repair may be wanted.
     repair_due: Option<Time>,
     copies: Copies,
+    /// The other end's address has changed, and answers to challenges of paths so far.
+    moving: bool,
+    paths_answered: u64,
     /// Flow data was fed since the channel was idle.
     fed: bool,
     /// What carries datagrams, since when, and the round trip by UDP before that.
@@ -324,6 +327,8 @@ impl Channel {
             train: None,
             repair_due: None,
             copies: Copies::default(),
+            moving: false,
+            paths_answered: 0,
             fed: false,
             carriage: Carriage::Udp,
             moved_at: Time::ZERO,
@@ -379,6 +384,10 @@ impl Channel {
         let received = eliciting(&frames);
         let before = std::mem::replace(&mut self.eliciting_received, received);
         let messages_before = std::mem::replace(&mut self.messages_received, frames.datagram);
+        let answered = std::mem::replace(&mut self.paths_answered, frames.path_response);
+        if self.moving && answered != frames.path_response {
+            self.host.strand(now);
+        }
         // QUIC has accepted it, so its header is believed.
         if before != received {
             self.unacked += 1;
@@ -389,6 +398,13 @@ impl Channel {
             }
         }
         self.work_off(now);
+    }
+
+    /// QUIC has followed the other end to another address.
+    pub(crate) fn moved(&mut self, now: Time) {
+        self.moving = true;
+        self.train = None;
+        self.host.strand(now);
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Time) {

@@ -247,11 +247,12 @@ impl Tunnel {
     }
 
     /// Follows a peer whose address has changed: QUIC has moved the connection there (RFC 9000 §9).
-    pub(super) fn follow_peer(&mut self, peer: PeerId) {
+    pub(super) fn follow_peer(&mut self, now: Time, peer: PeerId) {
         let Some(entry) = self.peers.get_mut(&peer) else { return };
         let to = entry.session.channel().conn_ref().remote_address();
         let from = std::mem::replace(&mut entry.remote, to);
         if from != to && !entry.down {
+            entry.session.channel().moved(now);
             entry.session.tell_address(to);
             if entry.up {
                 self.events.push_back(Event::Moved { peer, from, to });
