@@ -25,12 +25,13 @@ pub struct Row {
     pub detected_seconds: Option<f64>,
     /// That word.
     pub detected_by: Option<String>,
-    /// From the fault to the start of the first new connection that brought an object; none while there is no way at
-    /// all from client to server.
+    /// From the fault to the start of the first new connection that brought an object within four round trips; none
+    /// while there is no way at all from client to server.
     pub new_connection_seconds: Option<f64>,
     /// Until the client was told that its transfer has failed, from the fault.
     pub told_seconds: Option<f64>,
-    /// Until bytes arrived at 90 % of the goodput before: from the end of the fault if it ended, else from its start.
+    /// From the end of the fault until bytes arrived at 90 % of the goodput before. From its start, if it stays, until
+    /// they arrived at a tenth: what carries them then has a rate of its own.
     pub recovered_seconds: Option<f64>,
     /// Until the last byte, from the fault.
     pub complete_seconds: Option<f64>,

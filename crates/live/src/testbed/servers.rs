@@ -172,7 +172,7 @@ fn nginx_config(address: SocketAddr, shop: &Shop) -> String {
         .collect();
     format!(
         "daemon off;\nmaster_process off;\nuser root root;\nerror_log stderr warn;\npid {pid};\n\
-         events {{ worker_connections 1024; }}\nhttp {{\n{temp}  access_log off;\n  sendfile on;\n  tcp_nopush on;\n  \
+         events {{ worker_connections 1024; }}\nhttp {{\n{temp}  access_log off;\n  sendfile on;\n  tcp_nopush on;\n  send_timeout 1h;\n  \
          server {{ listen {address}; root {root}; }}\n}}\n",
         pid = shop.private.join("nginx.pid").display(),
         root = shop.root.display(),

@@ -442,14 +442,10 @@ impl Watch {
 
     fn decide_up(&mut self, now: Time) {
         let deaf = self.other_deaf.is_some_and(|(since, last)| now - last < DEAF && now - since >= DEAF);
-        let why = if self.is_dead(false, now) {
-            if self.unreachable.is_some() {
-                Trouble::Unreachable
-            } else if now - self.heard < self.detect() / 2 {
-                Trouble::OneWay
-            } else {
-                Trouble::Silent
-            }
+        // Full datagrams are acknowledged less often, so where nothing passes they are missed first.
+        let small_pass = !self.overdue_since(false).is_some_and(|at| at <= now);
+        let why = if self.is_dead(false, now) || (self.is_dead(true, now) && !small_pass) {
+            self.silence(now)
         } else if self.is_dead(true, now) || (self.terminal && deaf) {
             Trouble::MtuBlackHole
         } else if self.unreachable.is_some() && self.has_line() && self.terminal {
@@ -466,6 +462,17 @@ impl Watch {
             self.carry(now, why);
         } else if why != Trouble::Degraded {
             self.fall_silent(now, why);
+        }
+    }
+
+    /// Nothing of ours gets through: what is known of the reason.
+    fn silence(&self, now: Time) -> Trouble {
+        if self.unreachable.is_some() {
+            Trouble::Unreachable
+        } else if now - self.heard < self.detect() / 2 {
+            Trouble::OneWay
+        } else {
+            Trouble::Silent
         }
     }
 

@@ -258,10 +258,12 @@ impl Trial<'_> {
     }
 
     /// A client that was told at once is no reason to stop knocking.
-    fn wait_for_a_connection(&self) {
+    fn wait_for_a_connection(&mut self) {
+        self.note_words(Instant::now());
         let Some(began) = self.began.filter(|_| self.fault.reachable) else { return };
         while self.connections.first().is_none() && began.elapsed() < KNOCKING {
             thread::sleep(KNOCK);
+            self.note_words(Instant::now());
         }
         self.connections.over.store(true, Ordering::Relaxed);
     }
@@ -348,7 +350,8 @@ impl Trial<'_> {
         }
     }
 
-    /// From the end of the fault, or from its start if it stays, to the first stretch at the old rate.
+    /// From the end of the fault to the first stretch at the old rate; from its start, if it stays, to the first
+    /// stretch at a tenth of that: what carries the bytes then has a rate of its own.
     fn recovered(&self, before: Rate) -> Option<f64> {
         let from = match (self.began, self.ended) {
             (_, Some(ended)) => ended,
@@ -356,7 +359,7 @@ impl Trial<'_> {
             (Some(began), None) => began + UNDER_WAY,
             (None, None) => return None,
         };
-        let wanted = before.scale(0.9);
+        let wanted = before.scale(if self.fault.lasts.is_some() { 0.9 } else { 0.1 });
         let after: Vec<&Sample> = self.samples.iter().filter(|sample| sample.at >= from).collect();
         let found = after.iter().enumerate().find_map(|(index, first)| {
             let last = after[index..].iter().find(|last| last.at - first.at >= STRETCH)?;
@@ -382,6 +385,8 @@ fn knock(client: Namespace, connections: Arc<Connections>, began: Instant) {
             thread::spawn(move || {
                 let at = Instant::now();
                 match client.run(fetch) {
+                    // One that was begun before the fault was noticed and arrived in the end is no good sign.
+                    Ok(()) if at.elapsed() > AS_EVER => {}
                     Ok(()) => notes.good.lock().unwrap_or_else(PoisonError::into_inner).push(at),
                     Err(error) => tracing::debug!("a new connection after {:?}: {error}", at - began),
                 }
@@ -441,3 +446,5 @@ const KNOCK: Duration = Duration::from_millis(250);
 const KNOCKING: Duration = Duration::from_secs(15);
 const FETCH: Duration = Duration::from_secs(10);
 const ENOUGH: usize = 8;
+/// By plain TCP an object takes two round trips, and one packet lost on the way two more.
+const AS_EVER: Duration = Duration::from_millis(4 * 540 + 340);
