@@ -69,7 +69,7 @@ fn world(terminals: usize, memory: Bytes, flows: u32) -> World {
         memory,
         seed: Some([n as u8; 32]),
     };
-    // tidy: allow(pure): quinn-proto wants an `Instant`; only differences of it are ever used.
+    // quinn-proto wants an `Instant`; only differences of it are ever used.
     #[allow(clippy::disallowed_methods)]
     let epoch = Epoch::new(Instant::now());
     let host = |n: usize, config: Config| Host {

@@ -4,7 +4,7 @@ use super::{Channel, MESSAGE_SPAN};
 use crate::frame::feature;
 use crate::rollback::wire::SECRET;
 use crate::rollback::{wire, Carriage, Look, Progress};
-use skyhaul_cc::{Ack, Bytes, Controller, Loss, Rate, Sent, Snapshot, Time};
+use skyhaul_cc::{Ack, Bytes, Controller, Duration, Loss, Rate, Sent, Snapshot, Time};
 
 /// The controller of a channel inside TCP: TCP decides what may leave, by taking it.
 #[derive(Clone, Debug)]
@@ -69,6 +69,12 @@ impl Channel {
         self.carriage = Carriage::Udp;
         self.change_controller(now, controller);
         self.host.expect(self.udp_rtt.smoothed);
+    }
+
+    /// The path is what it was, with this round trip, and `controller` knows it: what happened meanwhile is forgotten.
+    pub(crate) fn begin_anew(&mut self, now: Time, controller: Box<dyn Controller>, rtt: Duration) {
+        self.change_controller(now, controller);
+        self.host.expect(rtt);
     }
 
     fn change_controller(&mut self, now: Time, controller: Box<dyn Controller>) {

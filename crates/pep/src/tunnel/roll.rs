@@ -174,9 +174,23 @@ impl Tunnel {
                 Action::Use(carriage) => self.change_carriage(now, peer, carriage),
                 Action::Wake { after_silence } => {
                     entry.session.channel().wake(after_silence);
+                    // To a controller that has lived through an outage, its length looks like delay, and a round of
+                    // that length like a slow link. A new one begins with what was known before.
+                    if let Some((_, learnt)) = entry.rolling.learnt.filter(|_| after_silence) {
+                        let history = PathHistory { confidence: Share::ONE, ..learnt };
+                        let way = Way { peer: entry.key, remote: entry.remote, history: Some(history) };
+                        let controller = (self.config.controller)(&way);
+                        entry.session.channel().begin_anew(now, controller, learnt.min_rtt);
+                    }
                     self.mark(peer);
                 }
-                Action::Tell(standing, why) => self.events.push_back(Event::Standing { peer, standing, why }),
+                Action::Tell(standing, why) => {
+                    let learnt = entry.session.history().filter(|_| standing == Standing::Silent);
+                    if let Some(learnt) = learnt {
+                        entry.rolling.learnt = Some((now, learnt));
+                    }
+                    self.events.push_back(Event::Standing { peer, standing, why });
+                }
                 Action::Gone(why) => return self.abandon(now, peer, why.to_string()),
             }
         }

@@ -1,4 +1,4 @@
-//! TCP between the two ends of a [`Pair`](super::Pair), and what a network may do to datagrams.
+//! TCP between the two ends of a [`Pair`], and what a network may do to datagrams.
 //!
 //! TCP is modelled as what it promises: bytes arrive in order and unharmed, at a rate and after the one-way delay of the
 //! link. While the link is out, or TCP is filtered, attempts are repeated with doubling pauses (RFC 6298 §5.5).
