@@ -46,7 +46,7 @@ pub(crate) struct Quality {
     before: Progress,
     /// Wanting at every look since.
     wanting: bool,
-    /// Of late, the rate by UDP in the mean of [`MEAN`] looks, and the best of it.
+    /// Of late, the rate by UDP in the mean of the last looks, and the best of it.
     recent: Rate,
     best: Rate,
     bad: u32,
