@@ -443,7 +443,7 @@ impl Watch {
     fn decide_up(&mut self, now: Time) {
         let deaf = self.other_deaf.is_some_and(|(since, last)| now - last < DEAF && now - since >= DEAF);
         // Full datagrams are acknowledged less often, so where nothing passes they are missed first.
-        let small_pass = !self.overdue_since(false).is_some_and(|at| at <= now);
+        let small_pass = self.overdue_since(false).is_none_or(|at| at > now);
         let why = if self.is_dead(false, now) || (self.is_dead(true, now) && !small_pass) {
             self.silence(now)
         } else if self.is_dead(true, now) || (self.terminal && deaf) {
