@@ -6,7 +6,7 @@ use skyhaul_cc::{registry, Bytes, Duration, Rate, Setup};
 use skyhaul_live::driver::{Driver, Role, TunnelHandle};
 use skyhaul_live::tcp;
 use skyhaul_pep::auth::SecretKey;
-use skyhaul_pep::frame::{Class, Open, Refusal, Target};
+use skyhaul_pep::frame::{Class, Open, Target};
 use skyhaul_pep::{Config, Tuning};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -14,6 +14,9 @@ use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{spawn_local, JoinHandle, LocalSet};
+
+mod shared;
+use shared::{key, serve};
 
 fn config(secret: &SecretKey, peer: &SecretKey, rate: Rate) -> Config {
     let setup =
@@ -26,10 +29,6 @@ fn config(secret: &SecretKey, peer: &SecretKey, rate: Rate) -> Config {
         memory: Bytes::mib(32),
         seed: None,
     }
-}
-
-fn key() -> SecretKey {
-    SecretKey::generate(&ring::rand::SystemRandom::new()).unwrap()
 }
 
 struct Ends {
@@ -59,27 +58,6 @@ async fn ends_at(rate: Rate) -> Ends {
     serve(gateway.clone());
     serve(terminal.clone());
     Ends { terminal, gateway, gateway_address, gateway_task, gateway_config }
-}
-
-/// Connects what the other end opens.
-fn serve(tunnel: TunnelHandle) {
-    spawn_local(async move {
-        loop {
-            let incoming = tunnel.next_incoming().await;
-            spawn_local(async move {
-                let Target::Address(to) = incoming.open.destination else {
-                    return incoming.refuse(Refusal::NoSuchName);
-                };
-                match TcpStream::connect(to).await {
-                    Ok(server) => {
-                        tcp::prepare(&server).unwrap();
-                        incoming.accept(server).await;
-                    }
-                    Err(_) => incoming.refuse(Refusal::Refused),
-                }
-            });
-        }
-    });
 }
 
 /// A local port whose connections lead to `to` at the other end.

@@ -6,7 +6,7 @@ use skyhaul_cc::{registry, Bytes, Duration, Rate, Setup};
 use skyhaul_live::driver::{Driver, Role, TunnelHandle};
 use skyhaul_live::tcp;
 use skyhaul_pep::auth::SecretKey;
-use skyhaul_pep::frame::{Class, Open, Refusal, Target};
+use skyhaul_pep::frame::{Class, Open, Target};
 use skyhaul_pep::{Config, Standing, Tuning};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -17,9 +17,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::task::{spawn_local, JoinHandle, LocalSet};
 
-fn key() -> SecretKey {
-    SecretKey::generate(&ring::rand::SystemRandom::new()).unwrap()
-}
+mod shared;
+use shared::{key, serve};
 
 fn config(secret: &SecretKey, peer: &SecretKey) -> Config {
     let setup = Setup {
@@ -58,8 +57,8 @@ impl Network {
 
     /// Leads to `gateway`, UDP and TCP at one port.
     async fn start(self: Rc<Self>, gateway: SocketAddr) -> SocketAddr {
-        let outside = Rc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap());
-        let address = outside.local_addr().unwrap();
+        let (outside, listener) = free_for_both().await;
+        let (outside, address) = (Rc::new(outside), listener.local_addr().unwrap());
         let inside = Rc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap());
         inside.connect(gateway).await.unwrap();
         let terminal = Rc::new(Cell::new(None));
@@ -85,7 +84,6 @@ impl Network {
                 }
             }
         });
-        let listener = TcpListener::bind(address).await.unwrap();
         spawn_local(async move {
             loop {
                 let (mut near, _) = listener.accept().await.unwrap();
@@ -97,6 +95,16 @@ impl Network {
             }
         });
         address
+    }
+}
+
+/// A port that nobody has, neither of UDP nor of TCP.
+async fn free_for_both() -> (UdpSocket, TcpListener) {
+    loop {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        if let Ok(socket) = UdpSocket::bind(listener.local_addr().unwrap()).await {
+            return (socket, listener);
+        }
     }
 }
 
@@ -123,27 +131,6 @@ async fn ends() -> Ends {
     gateway.any_peer().await;
     serve(gateway.clone());
     Ends { terminal, gateway, gateway_task, gateway_address, network }
-}
-
-/// Connects what the other end opens.
-fn serve(tunnel: TunnelHandle) {
-    spawn_local(async move {
-        loop {
-            let incoming = tunnel.next_incoming().await;
-            spawn_local(async move {
-                let Target::Address(to) = incoming.open.destination else {
-                    return incoming.refuse(Refusal::NoSuchName);
-                };
-                match TcpStream::connect(to).await {
-                    Ok(server) => {
-                        tcp::prepare(&server).unwrap();
-                        incoming.accept(server).await;
-                    }
-                    Err(_) => incoming.refuse(Refusal::Refused),
-                }
-            });
-        }
-    });
 }
 
 /// A local port whose connections lead to `to` at the other end.

@@ -237,9 +237,9 @@ impl Driver {
         };
         let carries = config.tuning.rollback.enabled && config.tuning.rollback.carriage;
         let tunnel = Tunnel::new(config, epoch, client.is_none()).map_err(StartError::Setup)?;
-        let socket = Socket::bind(bind).map_err(|error| StartError::Socket(bind, error))?;
+        let (socket, listener) =
+            open(bind, client.is_none() && carries).map_err(|error| StartError::Socket(bind, error))?;
         let bound_to = socket.local_addr().map_err(StartError::System)?;
-        let listener = if client.is_none() && carries { listen(bound_to) } else { None };
         let shared = Rc::new(Shared {
             tunnel: RefCell::new(tunnel),
             epoch,
@@ -593,13 +593,24 @@ fn either_family() -> SocketAddr {
     }
 }
 
-/// Where the roll back's TCP connections are taken in; without, channels have UDP only.
-fn listen(address: SocketAddr) -> Option<TcpListener> {
-    match line::listen(address) {
-        Ok(listener) => Some(listener),
-        Err(error) => {
-            warn!("TCP {address}: {error}; channels have no way round where UDP is blocked");
-            None
+/// Opens UDP and, where asked for, the TCP port of the same number for the roll back's connections; without
+/// the latter, channels have UDP only. When the system chooses the number, it is one that is free for both.
+fn open(bind: SocketAddr, takes_tcp: bool) -> io::Result<(Socket, Option<TcpListener>)> {
+    let mut attempts = if bind.port() == 0 { 16 } else { 1 };
+    loop {
+        let socket = Socket::bind(bind)?;
+        if !takes_tcp {
+            return Ok((socket, None));
+        }
+        let address = socket.local_addr()?;
+        attempts -= 1;
+        match line::listen(address) {
+            Ok(listener) => return Ok((socket, Some(listener))),
+            Err(_) if attempts > 0 => {}
+            Err(error) => {
+                warn!("TCP {address}: {error}; channels have no way round where UDP is blocked");
+                return Ok((socket, None));
+            }
         }
     }
 }
