@@ -225,6 +225,7 @@ impl Worker {
             no_room: self.no_room,
             refused: self.refused,
             late: self.late.summary(),
+            one_way: self.link.one_way(Time::ZERO),
             busy: processor_time().saturating_sub(self.busy_before),
             died: false,
         }
