@@ -245,7 +245,9 @@ fn pep_config(config: &Config, secret: &SecretKey, memory: &Arc<Memory>) -> skyh
                 detect: config.rollback.detect,
                 hold: config.rollback.hold,
                 carriage: config.rollback.carriage,
+                give_up: config.rollback.give_up,
             },
+            give_up: config.rollback.give_up,
             ..Tuning::default()
         },
         memory: config.limits.memory,

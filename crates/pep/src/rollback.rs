@@ -25,6 +25,9 @@ pub struct Settings {
     pub hold: Duration,
     /// Carry the channel inside TCP while UDP does not work.
     pub carriage: bool,
+    /// Nothing has got through for so long, by any way: the channel is given up and its connections are reset. Not
+    /// before the channel counts as broken.
+    pub give_up: Duration,
 }
 
 impl Default for Settings {
@@ -34,6 +37,7 @@ impl Default for Settings {
             detect: Duration::from_secs(3),
             hold: Duration::from_secs(10),
             carriage: true,
+            give_up: Duration::from_secs(900),
         }
     }
 }

@@ -157,8 +157,10 @@ struct End {
     peer: Option<PeerId>,
     up: Option<Time>,
     down: Option<String>,
-    /// Its program is gone.
+    /// Its program is gone …
     dead: bool,
+    /// … and its system answers nobody.
+    mute: bool,
     /// When ICMP first said to it that nobody listens at the other end.
     rejected: Option<Time>,
     /// When and why its channel fared differently.
@@ -188,6 +190,9 @@ pub type Meddler = Box<dyn FnMut(Dir, u64) -> Duration>;
 /// Two ends and the links between them.
 pub struct Pair {
     ends: [End; 2],
+    /// Of which an end that starts again is made.
+    configs: [Config; 2],
+    epoch: Epoch,
     links: [Link; 2],
     air: Events<(usize, Arrival)>,
     /// Pieces that paced readers are at: end, flow, transfer and bytes.
@@ -223,19 +228,23 @@ impl Pair {
         #[allow(clippy::disallowed_methods)]
         let epoch = Epoch::new(std::time::Instant::now());
         let address = |n| SocketAddr::from((Ipv4Addr::new(10, 77, 0, n), 4433));
-        let end = |config, n, listen| -> Result<End, SetupError> {
-            let tunnel = Tunnel::new(config, epoch, listen)?;
+        let configs = [plan.terminal, plan.gateway];
+        let end = |side: usize, n| -> Result<End, SetupError> {
+            let tunnel = Tunnel::new(configs[side].clone(), epoch, side == GATEWAY)?;
             let (address, flows, standings) = (address(n), BTreeMap::new(), Vec::new());
-            let (peer, up, down, rejected, dead) = (None, None, None, None, false);
-            Ok(End { tunnel, address, peer, up, down, dead, rejected, standings, flows })
+            let (peer, up, down, rejected) = (None, None, None, None);
+            let (dead, mute) = (false, false);
+            Ok(End { tunnel, address, peer, up, down, dead, mute, rejected, standings, flows })
         };
-        let mut ends = [end(plan.terminal, 1, false)?, end(plan.gateway, 2, true)?];
+        let mut ends = [end(TERMINAL, 1)?, end(GATEWAY, 2)?];
         ends[TERMINAL].tunnel.connect(Time::ZERO, address(2))?;
         let outcomes = vec![Outcome::default(); transfers.len()];
         let pattern: Vec<u8> =
             (0..2 * PATTERN).map(|i| ((i % PATTERN).wrapping_mul(2_654_435_761) >> 13) as u8).collect();
         let mut pair = Pair {
             ends,
+            configs,
+            epoch,
             links: [scenario.link(Dir::Forward, plan.seed), scenario.link(Dir::Back, plan.seed)],
             air: Events::new(),
             at_readers: Events::new(),
@@ -311,7 +320,7 @@ impl Pair {
 
     fn arrived(&mut self, side: usize, arrival: Arrival) {
         if self.ends[side].dead && !matches!(arrival, Arrival::Tcp(_, Segment::Syn)) {
-            if matches!(arrival, Arrival::Datagram(..)) {
+            if matches!(arrival, Arrival::Datagram(..)) && !self.ends[side].mute {
                 let back = self.now + self.links[side].one_way(self.now);
                 self.air.schedule(back, (1 - side, Arrival::Icmp));
             }

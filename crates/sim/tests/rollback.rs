@@ -291,6 +291,80 @@ fn a_program_that_stops_ends_the_channel_at_once() {
     }
 }
 
+/// Both ends give up after `give_up`; with TCP to fall back to, or without.
+fn patient(scenario: &Scenario, give_up: u64, carriage: bool) -> Plan {
+    let mut plan = plan(scenario);
+    for config in [&mut plan.terminal, &mut plan.gateway] {
+        config.tuning.rollback.give_up = Duration::from_secs(give_up);
+        config.tuning.rollback.carriage = carriage;
+    }
+    plan
+}
+
+fn first_reset(pair: &Pair) -> Option<Time> {
+    pair.outcomes().iter().filter_map(|outcome| outcome.reset).min()
+}
+
+#[test]
+fn a_program_that_starts_again_is_noticed_at_once_although_its_host_says_nothing() {
+    for (dead, carriage) in [(2, true), (2, false), (20, true), (60, false), (300, true)] {
+        let scenario = slow();
+        let mut pair = Pair::new(&scenario, patient(&scenario, 900, carriage), bulk()).unwrap();
+        pair.run(FAULT);
+        pair.vanish(Dir::Back);
+        let again = FAULT + Duration::from_secs(dead);
+        pair.run(again);
+        assert_eq!(first_reset(&pair), None, "silence alone says nothing");
+        pair.restart(Dir::Back).unwrap();
+        pair.run(again + Duration::from_secs(30));
+        let reset = first_reset(&pair).unwrap();
+        println!(
+            "{dead} s, carriage {carriage}: {:?} after the start: {:?}",
+            reset - again,
+            pair.down(Dir::Forward)
+        );
+        assert!(pair.down(Dir::Forward).unwrap().contains("restarted"), "{:?}", pair.down(Dir::Forward));
+        assert!(reset - again < Duration::from_secs(5), "{dead} s: {:?}", reset - again);
+    }
+}
+
+#[test]
+fn a_program_that_vanishes_without_a_trace_is_given_up_when_the_operator_says() {
+    for give_up in [5, 10, 30] {
+        let scenario = slow();
+        let mut pair = Pair::new(&scenario, patient(&scenario, give_up, true), bulk()).unwrap();
+        pair.run(FAULT);
+        pair.vanish(Dir::Back);
+        pair.run(FAULT + Duration::from_secs(2 * give_up));
+        let reset = first_reset(&pair).unwrap();
+        println!("{give_up} s: {:?} after the fault: {:?}", reset - FAULT, pair.down(Dir::Forward));
+        let wanted = Duration::from_secs(give_up);
+        assert!(
+            reset - FAULT <= wanted && reset - FAULT > wanted - Duration::from_secs(2),
+            "{:?}",
+            reset - FAULT
+        );
+        assert!(pair.down(Dir::Forward).unwrap().contains("nothing has got through"));
+    }
+}
+
+#[test]
+fn an_end_that_is_heard_is_not_given_up_and_a_shorter_outage_is_survived() {
+    let scenario = slow();
+    let mut pair = Pair::new(&scenario, patient(&scenario, 8, false), bulk()).unwrap();
+    // What the terminal says does not arrive for a while; then nothing does, for less than it waits.
+    pair.filter(Box::new(|now, dir, _| match (now - FAULT).as_secs() {
+        _ if now < FAULT => Passage::Pass,
+        0..5 if dir == Dir::Forward => Passage::Drop,
+        20..26 => Passage::Drop,
+        _ => Passage::Pass,
+    }));
+    pair.run(seconds(60));
+    assert_eq!(pair.down(Dir::Forward), None);
+    assert_exact(pair.outcomes());
+    assert_eq!(pair.standings(Dir::Forward).len(), 4, "{:?}", pair.standings(Dir::Forward));
+}
+
 #[test]
 fn a_firewall_that_rejects_udp_is_told_from_a_program_that_stopped() {
     let mut pair = pair_on(&slow(), bulk());
@@ -403,4 +477,58 @@ fn a_new_address_of_the_terminal_is_followed() {
     let after = rate(&mut pair, seconds(30), seconds(40));
     assert!(after > Rate::mbit(16), "{after}");
     assert_exact(pair.outcomes());
+}
+
+/// From the end of an outage of so many milliseconds until bytes arrive at 90 % of the rate before, in the direction of
+/// each transfer; and when each end knew that the link is back.
+fn return_after(outage_ms: u64, seed: u64) -> ([Duration; 2], [Duration; 2]) {
+    let mut scenario = slow();
+    outage(&mut scenario, &Dir::ALL, Duration::from_millis(outage_ms));
+    let plan = Plan { seed, ..plan(&scenario) };
+    let mut pair = Pair::new(&scenario, plan, bulk()).unwrap();
+    let delivered = |pair: &Pair| [0, 1].map(|n| pair.outcomes()[n].delivered);
+    pair.run(seconds(4));
+    let before = delivered(&pair);
+    pair.run(FAULT);
+    let before = [0, 1].map(|n| Bytes(delivered(&pair)[n] - before[n]).per(FAULT - seconds(4)));
+    let end = FAULT + Duration::from_millis(outage_ms);
+    pair.run(end);
+    let (step, mut back) = (Duration::from_millis(20), [None; 2]);
+    let mut last = delivered(&pair);
+    let mut at = end;
+    // A quarter of a second at that rate, from its beginning.
+    let mut recent: [std::collections::VecDeque<u64>; 2] = Default::default();
+    while back.iter().any(Option::is_none) && at < end + Duration::from_secs(20) {
+        at += step;
+        pair.run(at);
+        let now = delivered(&pair);
+        for n in 0..2 {
+            recent[n].push_back(now[n] - last[n]);
+            if recent[n].len() > 12 {
+                recent[n].pop_front();
+            }
+            let full = recent[n].len() == 12;
+            let rate = Bytes(recent[n].iter().sum()).per(step * 12);
+            if full && rate >= before[n].scale(0.9) {
+                back[n].get_or_insert(at - step * 12);
+            }
+        }
+        last = now;
+    }
+    let known = Dir::ALL.map(|dir| when(&pair, dir, &[Standing::Up], FAULT).0 - end);
+    (back.map(|at| at.unwrap_or(end + Duration::from_secs(20)) - end), known)
+}
+
+#[test]
+#[ignore = "a minute: many outages"]
+fn the_return_after_an_outage_takes_less_than_its_goal_wherever_it_falls_between_two_probes() {
+    let mut worst = [Duration::ZERO; 2];
+    for n in 0..24 {
+        let (back, known) = return_after(20_000 + 37 * n, n);
+        println!("{n}: bytes after {back:?}, known after {known:?}");
+        worst = [0, 1].map(|n| worst[n].max(back[n]));
+    }
+    println!("worst {worst:?}");
+    let goal = slow().rtt() * 3 + Duration::from_secs(1);
+    assert!(worst.iter().all(|worst| *worst <= goal), "{worst:?}");
 }

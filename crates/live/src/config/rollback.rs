@@ -1,6 +1,7 @@
 //! What becomes of connections when the channel is no good: `[rollback]`, and per destination `[[destination]]`.
 
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 
 use skyhaul_cc::units::Duration;
 use skyhaul_pep::frame::Target;
@@ -20,6 +21,9 @@ pub struct Rollback {
     pub hold: Duration,
     /// Carries the channel's datagrams by TCP while UDP does not get through.
     pub carriage: bool,
+    /// A channel through which nothing has got for so long is given up, and its connections are reset. The shorter time
+    /// of both ends counts.
+    pub give_up: Duration,
     /// Congestion control of direct connections, a name that this host's kernel knows; `None` is its default.
     pub congestion: Option<String>,
 }
@@ -68,6 +72,7 @@ impl Default for Rollback {
             detect: DEFAULT_DETECT,
             hold: DEFAULT_HOLD,
             carriage: true,
+            give_up: DEFAULT_GIVE_UP,
             congestion: None,
         }
     }
@@ -133,11 +138,18 @@ impl Place {
 /// The section `[rollback]`.
 pub(super) fn rollback(mut section: Section<'_, '_>) -> Result<Rollback, ConfigError> {
     let default = Rollback::default();
+    let times = SHORTEST..=LONGEST;
+    let detect = section.optional("detect", |entry| range(entry, &times, DETECT))?.unwrap_or(default.detect);
+    // Nobody is given up before he counts as silent.
+    let waits = SHORTEST_WAIT.max(detect * 2)..=LONGEST_WAIT;
     let read = Rollback {
         enabled: section.optional("enabled", Entry::boolean)?.unwrap_or(default.enabled),
-        detect: section.optional("detect", |entry| range(entry, DETECT))?.unwrap_or(default.detect),
-        hold: section.optional("hold", |entry| range(entry, HOLD))?.unwrap_or(default.hold),
+        detect,
+        hold: section.optional("hold", |entry| range(entry, &times, HOLD))?.unwrap_or(default.hold),
         carriage: section.optional("carriage", Entry::boolean)?.unwrap_or(default.carriage),
+        give_up: section
+            .optional("give_up", |entry| range(entry, &waits, GIVE_UP))?
+            .unwrap_or(default.give_up.max(*waits.start())),
         congestion: section
             .optional("congestion", |entry| entry.text(CONGESTION, congestion))?
             .or(default.congestion),
@@ -169,10 +181,14 @@ pub(super) fn destination(mut section: Section<'_, '_>) -> Result<Destination, C
     Ok(read)
 }
 
-fn range(entry: Entry<'_, '_>, expected: &str) -> Result<Duration, ConfigError> {
+fn range(
+    entry: Entry<'_, '_>,
+    bounds: &RangeInclusive<Duration>,
+    expected: &str,
+) -> Result<Duration, ConfigError> {
     let wrong = entry.wants(expected);
     time(entry).map_err(|_| wrong.clone()).and_then(|time| {
-        if (SHORTEST..=LONGEST).contains(&time) {
+        if bounds.contains(&time) {
             Ok(time)
         } else {
             Err(wrong)
@@ -207,11 +223,17 @@ const DEFAULT_HOLD: Duration = Duration::from_secs(10);
 /// Less than a LAN's hiccup would be a failure.
 const SHORTEST: Duration = Duration::from_millis(200);
 const LONGEST: Duration = Duration::from_secs(600);
+/// Longer than an outage that connections shall survive.
+const DEFAULT_GIVE_UP: Duration = Duration::from_secs(900);
+/// Less than some fades and handovers of satellite links would cost every connection; a day is for ever.
+const SHORTEST_WAIT: Duration = Duration::from_secs(5);
+const LONGEST_WAIT: Duration = Duration::from_secs(86_400);
 /// RFC 1035 §2.3.4, as text without the final dot.
 const LONGEST_NAME: usize = 253;
 
 const DETECT: &str = "a time from 200 ms to 600 s, such as \"3 s\"";
 const HOLD: &str = "a time from 200 ms to 600 s, such as \"10 s\"";
+const GIVE_UP: &str = "a time from 5 s to 24 h, twice detect at least, such as \"15 min\"";
 const CONGESTION: &str = "a congestion control of this host's kernel, such as \"bbr\"";
 const TO: &str = "a list of blocks of addresses and names, such as [\"10.0.0.0/8\", \"example.net\"]";
 const PREFERENCE: &str = "\"prefer\", \"require\" or \"never\"";

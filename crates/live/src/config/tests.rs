@@ -126,16 +126,37 @@ fn the_first_priority_that_fits_counts_and_then_the_mark() {
 fn roll_back_is_on_unless_the_file_says_otherwise() {
     let config = terminal("").unwrap();
     let (detect, hold) = (Duration::from_secs(3), Duration::from_secs(10));
-    let expected = Rollback { enabled: true, detect, hold, carriage: true, congestion: None };
+    let give_up = Duration::from_secs(900);
+    let expected = Rollback { enabled: true, detect, hold, carriage: true, give_up, congestion: None };
     assert_eq!(config.rollback, expected);
     assert_eq!(config.destinations, Destinations::default());
     let config = terminal(
-        "[rollback]\nenabled = false\ndetect = \"500 ms\"\nhold = \"1 s\"\ncarriage = false\ncongestion = \"bbr\"\n",
+        "[rollback]\nenabled = false\ndetect = \"500 ms\"\nhold = \"1 s\"\ncarriage = false\ngive_up = \"10 s\"\ncongestion = \"bbr\"\n",
     );
     let (detect, hold) = (Duration::from_millis(500), Duration::from_secs(1));
     let congestion = Some("bbr".to_owned());
-    let expected = Rollback { enabled: false, detect, hold, carriage: false, congestion };
+    let give_up = Duration::from_secs(10);
+    let expected = Rollback { enabled: false, detect, hold, carriage: false, give_up, congestion };
     assert_eq!(config.unwrap().rollback, expected);
+}
+
+#[test]
+fn an_end_that_is_given_up_has_been_silent_first() {
+    let give_up = |keys: &str| {
+        terminal(&format!("[rollback]\n{keys}"))
+            .map(|config| config.rollback.give_up)
+            .map_err(|e| e.to_string())
+    };
+    assert_eq!(give_up("give_up = \"5 s\"\ndetect = \"2 s\""), Ok(Duration::from_secs(5)));
+    assert_eq!(give_up("give_up = \"24 h\""), Ok(Duration::from_secs(86_400)));
+    // Whoever is slow to notice is slow to give up.
+    assert_eq!(give_up("detect = \"600 s\""), Ok(Duration::from_secs(1_200)));
+    for keys in
+        ["give_up = \"4 s\"", "give_up = \"25 h\"", "give_up = \"10 s\"\ndetect = \"6 s\"", "give_up = 10"]
+    {
+        let said = give_up(keys).unwrap_err();
+        assert!(said.contains("rollback.give_up") && said.contains("twice detect"), "{keys}: {said}");
+    }
 }
 
 #[test]

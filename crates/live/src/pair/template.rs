@@ -176,6 +176,9 @@ fn rest(plan: &Plan, role: Role) -> String {
          #hold = \"10 s\"\n\
          # Carry the channel by TCP while UDP does not get through.\n\
          #carriage = true\n\
+         # A channel through which nothing has got for so long is given up and its connections are reset; the shorter time\n\
+         # of both ends counts. They survive outages of the link that are shorter.\n\
+         #give_up = \"15 min\"\n\
          # Congestion control of plain TCP connections made here; by default the kernel's.\n\
          #congestion = \"bbr\"\n\
          \n\

@@ -193,11 +193,17 @@ impl Host {
     /// What is in flight counts no more: an outage, or a change of the path, has swallowed it, and that says
     /// nothing about congestion.
     pub(super) fn forgive(&mut self) {
+        self.excuse();
+        self.in_flight = Bytes::ZERO;
+        (self.acked, self.newest) = (Bytes::ZERO, None);
+    }
+
+    /// The same, as long as nothing gets through: what is in flight goes on filling the window, so that nothing
+    /// follows it into the hole.
+    pub(super) fn excuse(&mut self) {
         for record in self.records.iter_mut().filter(|record| record.outstanding) {
             record.forgiven = true;
         }
-        self.in_flight = Bytes::ZERO;
-        (self.acked, self.newest) = (Bytes::ZERO, None);
     }
 
     /// The other end has another address. Of what was sent to the old one quinn-proto says nothing any more, and

@@ -95,6 +95,15 @@ impl Channel {
         self.conn.ping();
     }
 
+    /// Nothing gets through: one datagram may leave whatever the window says, and asks for an answer.
+    pub(crate) fn knock(&mut self, now: Time) {
+        self.host.excuse();
+        self.conn.ping();
+        // As for an acknowledgment that is due.
+        self.unacked = self.tuning.ack_every;
+        self.unacked_since.get_or_insert(now);
+    }
+
     /// What the supervisor must know.
     pub(crate) fn look(&self) -> Look {
         let moved = |at: &Time| *at >= self.moved_at;

@@ -34,8 +34,13 @@ pub(crate) enum Action {
     Wake { after_silence: bool },
     /// Tell the owner.
     Tell(Standing, Trouble),
+    /// One datagram of QUIC shall leave whatever its window says: its answer shows what was lost, and a program that was
+    /// started anew answers it with a stateless reset (RFC 9000 §10.3).
+    Knock,
     /// The other end's program has gone.
     Gone(Trouble),
+    /// Nothing has got through for as long as the operator waits.
+    GiveUp,
 }
 
 /// What the channel can say of itself.
@@ -138,6 +143,9 @@ pub(crate) struct Watch {
     /// When something of the other end came last by UDP, and by anything.
     heard: Time,
     heard_any: Time,
+    /// When the newest of ours left that was answered, by whatever way.
+    lived: Time,
+    knocked: Time,
     /// The other end's full datagrams get no answer, it says: since when, and when it said so last.
     other_deaf: Option<(Time, Time)>,
     /// ICMP says since then that nobody listens.
@@ -170,6 +178,8 @@ const HOLD_MOST: Duration = Duration::from_secs(300);
 const RELAPSE: Duration = Duration::from_secs(60);
 /// QUIC is woken again so often until it is answered.
 const WAKE_AGAIN: Duration = Duration::from_millis(250);
+/// While nothing gets through QUIC sends a datagram so often; a little less than probes leave, which wake the watch.
+const KNOCK: Duration = Duration::from_millis(240);
 /// A line that says nothing is dead after so many times the time of detection: TCP repeats by itself.
 const LINE_PATIENCE: u32 = 2;
 
@@ -200,6 +210,8 @@ impl Watch {
             rejected: now,
             heard: now,
             heard_any: now,
+            lived: now,
+            knocked: now,
             other_deaf: None,
             unreachable: None,
             hold: settings.hold,
@@ -296,6 +308,7 @@ impl Watch {
     fn answered(&mut self, now: Time, by_tcp: bool, number: u64) {
         let Some(index) = self.probes.iter().position(|probe| probe.number == number) else { return };
         let Some(probe) = self.probes.remove(index).filter(|probe| probe.by_tcp == by_tcp) else { return };
+        self.lived = self.lived.max(probe.at);
         if by_tcp {
             self.line_lane.hear(now, probe.at);
             return;
@@ -328,6 +341,7 @@ impl Watch {
                 lane.hear(now, acked);
             }
         }
+        self.lived = self.lived.max(look.acked.unwrap_or(self.lived));
         if self.any.learnt > learnt {
             (self.unreachable, self.refusals, self.rejections) = (None, 0, 0);
         }
@@ -345,6 +359,13 @@ impl Watch {
         self.decide(now);
         self.probe_what_is_due(now);
         self.repeat_wake(now);
+        // The first that is answered shows QUIC what was lost before it: repetitions leave a round trip earlier than if
+        // it began when a probe is answered. And where TCP is filtered nothing else tells of a gateway that was started
+        // anew, since QUIC's own attempts become ever fewer.
+        if matches!(self.phase, Phase::Silent { .. }) && now - self.knocked >= KNOCK {
+            self.knocked = now;
+            self.actions.push_back(Action::Knock);
+        }
     }
 
     /// When to look again if nothing else happens.
@@ -364,7 +385,7 @@ impl Watch {
         let alarm = alarms.filter_map(|full| self.alarm_at(full)).min().filter(|_| self.phase == Phase::Udp);
         let held = self.healthy_since.filter(|_| self.phase == Phase::Tcp && self.terminal);
         let back = held.map(|at| at + self.hold).filter(|at| *at > self.looked);
-        let next = [alarm, back].into_iter().flatten().fold(next, Time::min);
+        let next = [alarm, back, self.give_up_at()].into_iter().flatten().fold(next, Time::min);
         next.max(self.looked + PAUSE)
     }
 

@@ -40,8 +40,13 @@ const INTRODUCTION: Duration = Duration::from_secs(10);
 const SERVING: usize = 64 * 1024;
 /// Words that wait in one connection, at most.
 const WORDS: usize = 16;
-/// What a controller has learnt so recently is believed.
-const FRESH: Duration = Duration::from_secs(600);
+/// What a controller has learnt is believed the less the older it is, and no more after this time.
+const FORGOTTEN: Duration = Duration::from_secs(600);
+
+fn confidence(age: Duration) -> Share {
+    let left = FORGOTTEN.saturating_sub(age);
+    Share::new(left.as_secs_f64() / FORGOTTEN.as_secs_f64()).unwrap_or_default()
+}
 
 /// A channel's supervisor and what belongs to it.
 #[derive(Default)]
@@ -51,6 +56,8 @@ pub(super) struct Rolling {
     pipe: Option<PipeId>,
     /// What the controller had learnt of the path by UDP, and when it was taken away.
     learnt: Option<(Time, PathHistory)>,
+    /// Since when nothing gets through.
+    silent: Option<Time>,
 }
 
 impl Rolling {
@@ -89,6 +96,14 @@ impl Rolling {
 
     fn next_wake(&self) -> Option<Time> {
         self.watch.as_ref().map(Watch::next_wake)
+    }
+
+    /// What was learnt of the path, with less confidence the older it is. An outage adds no age: nobody has used the
+    /// path meanwhile.
+    fn recall(&self, now: Time) -> Option<PathHistory> {
+        let (at, learnt) = self.learnt?;
+        let age = self.silent.unwrap_or(now) - at;
+        Some(PathHistory { confidence: confidence(age), ..learnt })
     }
 }
 
@@ -176,22 +191,30 @@ impl Tunnel {
                     entry.session.channel().wake(after_silence);
                     // To a controller that has lived through an outage, its length looks like delay, and a round of
                     // that length like a slow link. A new one begins with what was known before.
-                    if let Some((_, learnt)) = entry.rolling.learnt.filter(|_| after_silence) {
-                        let history = PathHistory { confidence: Share::ONE, ..learnt };
+                    if let Some(history) = entry.rolling.recall(now).filter(|_| after_silence) {
                         let way = Way { peer: entry.key, remote: entry.remote, history: Some(history) };
                         let controller = (self.config.controller)(&way);
-                        entry.session.channel().begin_anew(now, controller, learnt.min_rtt);
+                        entry.session.channel().begin_anew(now, controller, history.min_rtt);
                     }
                     self.mark(peer);
                 }
                 Action::Tell(standing, why) => {
-                    let learnt = entry.session.history().filter(|_| standing == Standing::Silent);
-                    if let Some(learnt) = learnt {
+                    let silent = standing == Standing::Silent;
+                    entry.rolling.silent = silent.then_some(now);
+                    if let Some(learnt) = entry.session.history().filter(|_| silent) {
                         entry.rolling.learnt = Some((now, learnt));
                     }
                     self.events.push_back(Event::Standing { peer, standing, why });
                 }
+                Action::Knock => {
+                    entry.session.channel().knock(now);
+                    self.mark(peer);
+                }
                 Action::Gone(why) => return self.abandon(now, peer, why.to_string()),
+                Action::GiveUp => {
+                    let patience = self.config.tuning.rollback.give_up;
+                    return self.abandon(now, peer, format!("nothing has got through for {patience:?}"));
+                }
             }
         }
     }
@@ -208,10 +231,7 @@ impl Tunnel {
                 entry.session.channel().move_into_tcp(now);
             }
             Carriage::Udp => {
-                let history = entry.rolling.learnt.map(|(at, learnt)| {
-                    let confidence = if now - at <= FRESH { Share::ONE } else { Share::ZERO };
-                    PathHistory { confidence, ..learnt }
-                });
+                let history = entry.rolling.recall(now);
                 let controller = (self.config.controller)(&Way { peer: key, remote, history });
                 entry.session.channel().move_to_udp(now, controller);
             }
@@ -434,5 +454,29 @@ impl Tunnel {
         out.extend_from_slice(&word);
         let size = word.len();
         Some(batch(&quinn_proto::Transmit { destination, ecn: None, size, segment_size: None, src_ip: None }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use skyhaul_cc::Rate;
+
+    #[test]
+    fn what_was_learnt_is_believed_less_the_older_it_is_and_an_outage_adds_no_age() {
+        let learnt = PathHistory::of(Rate::mbit(100), Duration::from_millis(540));
+        let minutes = |n: u64| Time::from_secs(60 * n);
+        let at = |silent: Option<u64>, now: u64| {
+            let rolling = Rolling {
+                learnt: Some((minutes(5), learnt)),
+                silent: silent.map(minutes),
+                ..Rolling::default()
+            };
+            rolling.recall(minutes(now)).map(|history| history.confidence.value())
+        };
+        assert_eq!((at(None, 5), at(None, 10), at(None, 16)), (Some(1.0), Some(0.5), Some(0.0)));
+        // Learnt just before an outage of hours, and hours before one of a minute.
+        assert_eq!((at(Some(5), 300), at(Some(299), 300)), (Some(1.0), Some(0.0)));
+        assert_eq!(Rolling::default().recall(minutes(1)), None);
     }
 }

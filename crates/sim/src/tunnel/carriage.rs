@@ -6,7 +6,7 @@
 use super::{Pair, GATEWAY, TERMINAL};
 use crate::link::Link;
 use skyhaul_cc::{Bytes, Duration, Rate, Time};
-use skyhaul_pep::PipeId;
+use skyhaul_pep::{PipeId, SetupError, Tunnel};
 
 /// What the network does with a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +67,9 @@ pub(super) struct Conn {
     /// When what was sent last has left, and when it arrives.
     busy: [Time; 2],
     last: [Time; 2],
+    /// When it was begun, and when the last attempt at it left.
+    begun: Time,
+    tried: Time,
 }
 
 /// What a sender's system keeps of bytes that have not left.
@@ -108,6 +111,28 @@ impl Pair {
         }
     }
 
+    /// The program at the sender of that direction is gone from now on, and its host says nothing about it, now or later:
+    /// ICMP and what resets TCP connections is filtered.
+    pub fn vanish(&mut self, sender_of: crate::scenario::Dir) {
+        let end = &mut self.ends[super::index(sender_of)];
+        (end.dead, end.mute) = (true, true);
+    }
+
+    /// A program that was gone is there again, with its keys and without its memory. A terminal does not connect.
+    ///
+    /// # Errors
+    /// None that it did not have the first time.
+    pub fn restart(&mut self, sender_of: crate::scenario::Dir) -> Result<(), SetupError> {
+        let side = super::index(sender_of);
+        let end = &mut self.ends[side];
+        end.tunnel = Tunnel::new(self.configs[side].clone(), self.epoch, side == GATEWAY)?;
+        (end.peer, end.up, end.down) = (None, None, None);
+        (end.dead, end.rejected) = (false, None);
+        end.flows.clear();
+        self.conns.iter_mut().for_each(|conn| conn.pipes[side] = None);
+        Ok(())
+    }
+
     /// The terminal sends from another address from now on, as behind a NAT that has forgotten it; what is sent to
     /// the old one gets lost.
     pub fn rebind(&mut self, port: u16) {
@@ -115,7 +140,8 @@ impl Pair {
     }
 
     pub(super) fn dial(&mut self, pipe: PipeId) {
-        self.conns.push(Conn { pipes: [Some(pipe), None], ..Conn::default() });
+        let (begun, tried) = (self.now, self.now);
+        self.conns.push(Conn { pipes: [Some(pipe), None], begun, tried, ..Conn::default() });
         let conn = self.conns.len() - 1;
         let at = first_try(&self.links[TERMINAL], self.now);
         if self.tcp.answer == TcpAnswer::Swallows || at - self.now > CONNECT {
@@ -145,6 +171,7 @@ impl Pair {
         let now = self.now;
         let pipe = self.conns[conn].pipes[side];
         match segment {
+            Segment::Syn if self.ends[side].dead && self.ends[side].mute => self.try_again(conn),
             Segment::Syn if self.ends[side].dead || self.tcp.answer == TcpAnswer::Refuses => {
                 self.send_segment(side, conn, Segment::Refused);
             }
@@ -153,6 +180,7 @@ impl Pair {
                     self.conns[conn].pipes[side] = Some(pipe);
                     self.send_segment(side, conn, Segment::SynAck);
                 }
+                None if self.ends[side].mute => self.send_segment(side, conn, Segment::SynAck),
                 None => self.send_segment(side, conn, Segment::Fin),
             },
             Segment::SynAck => {
@@ -164,7 +192,9 @@ impl Pair {
                 if let Some(pipe) = pipe {
                     if !self.ends[side].tunnel.pipe_input(now, pipe, &bytes) {
                         self.conns[conn].pipes[side] = None;
-                        self.send_segment(side, conn, Segment::Fin);
+                        if !self.ends[side].mute {
+                            self.send_segment(side, conn, Segment::Fin);
+                        }
                     }
                 }
             }
@@ -176,6 +206,18 @@ impl Pair {
             }
             Segment::Drained => {}
         }
+    }
+
+    /// Nobody has answered an attempt to connect: it is repeated, until it is given up.
+    fn try_again(&mut self, conn: usize) {
+        let Conn { begun, tried, .. } = self.conns[conn];
+        let pause = if tried == begun { REPEAT.0 } else { (tried - begun + REPEAT.0).min(REPEAT.1) };
+        let next = tried + pause;
+        if next > begun + CONNECT {
+            return self.bring(begun + CONNECT, TERMINAL, conn, Segment::Fin);
+        }
+        self.conns[conn].tried = next;
+        self.bring(next + self.links[TERMINAL].one_way(next), GATEWAY, conn, Segment::Syn);
     }
 
     /// The tunnel gives a connection up.

@@ -81,7 +81,17 @@ impl Watch {
             (self.refusals, self.rejections) = (0, 0);
             self.unreachable = None;
             self.actions.push_back(Action::Gone(Trouble::Refused));
+        } else if self.give_up_at().is_some_and(|at| at <= now) {
+            self.actions.push_back(Action::GiveUp);
         }
+    }
+
+    /// While nothing gets through: when the other end is given up.
+    pub(super) fn give_up_at(&self) -> Option<Time> {
+        let give_up = self.settings.give_up;
+        // One that is heard and does not hear is there.
+        let at = (self.lived + give_up).max(self.heard_any + give_up / 2);
+        matches!(self.phase, Phase::Silent { .. }).then_some(at)
     }
 
     pub(super) fn has_line(&self) -> bool {
