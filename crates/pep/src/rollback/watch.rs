@@ -170,8 +170,10 @@ const GRACE: Duration = Duration::from_millis(500);
 const UNANSWERED: usize = 3;
 /// What is promised is kept with this part of it to spare.
 const EARLY: u32 = 32;
-/// Deafness for full datagrams is told, and believed, after so long.
+/// What was said of deafness for full datagrams so long ago says nothing more; …
 const DEAF: Duration = Duration::from_millis(500);
+/// … believed is what has been said for so long, which is two words in a row at least.
+const BELIEVE: Duration = Duration::from_millis(200);
 /// Longest hold.
 const HOLD_MOST: Duration = Duration::from_secs(300);
 /// Trouble this soon after a return is a relapse, …
@@ -395,7 +397,9 @@ impl Watch {
 
     fn heartbeat(&self) -> Duration {
         let spare = (self.detect() / 2).saturating_sub(self.rtt.mul_f64(1.25));
-        spare.clamp(HEARTBEAT.0, HEARTBEAT.1)
+        // Of what the gateway finds the terminal hears after a one-way delay, and does not believe it at once.
+        let told = if self.terminal || !self.has_flows { Duration::ZERO } else { self.rtt / 2 + BELIEVE };
+        spare.saturating_sub(told).clamp(HEARTBEAT.0, HEARTBEAT.1)
     }
 
     /// After so long a probe should have been answered.
@@ -437,8 +441,8 @@ impl Watch {
     /// Full datagrams, and only they, are about to be given up: told early, so that the other end knows in time.
     fn is_deaf(&self, now: Time) -> bool {
         let first = self.unanswered(true).next();
-        // The first was overdue, and so are those that left then.
-        first.is_some_and(|first| now - first.at >= self.patience() * 2 + URGENT.1)
+        // The first was overdue, and so are three that left then.
+        first.is_some_and(|first| now - first.at >= self.patience() * 2 + URGENT * 2)
             && self.unanswered(true).count() >= UNANSWERED
             && self.is_fresh(false, now)
             && self.any.acked > self.full.acked + self.heartbeat()
@@ -462,7 +466,7 @@ impl Watch {
     }
 
     fn decide_up(&mut self, now: Time) {
-        let deaf = self.other_deaf.is_some_and(|(since, last)| now - last < DEAF && now - since >= DEAF);
+        let deaf = self.other_deaf.is_some_and(|(since, last)| now - last < DEAF && now - since >= BELIEVE);
         // Full datagrams are acknowledged less often, so where nothing passes they are missed first.
         let small_pass = self.overdue_since(false).is_none_or(|at| at > now);
         let why = if self.is_dead(false, now) || (self.is_dead(true, now) && !small_pass) {

@@ -111,10 +111,7 @@ impl Watch {
         };
         // A quarter of a round trip beyond what a late answer takes.
         let overdue = [false, true].into_iter().filter_map(|full| self.overdue_since(full)).min();
-        [self.unreachable, deaf, degraded, silent, overdue.map(|at| at + URGENT.0)]
-            .into_iter()
-            .flatten()
-            .min()
+        [self.unreachable, deaf, degraded, silent, overdue.map(|at| at + URGENT)].into_iter().flatten().min()
     }
 
     /// Opens the TCP connection in time and closes it when it is not needed.

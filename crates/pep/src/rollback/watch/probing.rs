@@ -1,6 +1,6 @@
 //! Which probes leave when, and what a word says.
 
-use super::{Action, Phase, Probe, Watch, DEAF};
+use super::{Action, Phase, Probe, Watch};
 use crate::rollback::wire::{Word, WORD};
 use skyhaul_cc::{Duration, Time};
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 /// Probes remembered: ten seconds of the fastest probing.
 const PROBES: usize = 128;
 /// Time between probes while a probe is overdue …
-pub(super) const URGENT: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(200));
+pub(super) const URGENT: Duration = Duration::from_millis(100);
 /// … while nothing gets through …
 const SILENT: (Duration, Duration) = (Duration::from_millis(500), Duration::from_millis(250));
 /// … while TCP carries, to learn when UDP works again …
@@ -35,12 +35,12 @@ impl Watch {
         match self.phase {
             Phase::Udp => {
                 let full = if self.has_flows { self.heartbeat() } else { IDLE_FULL };
-                let any = urgent(false, self.heartbeat(), URGENT.0);
+                let any = urgent(false, self.heartbeat(), URGENT);
                 // The other end must hear of it, and not by the datagrams that do not get there.
-                let soon =
-                    told == REPEAT || self.overdue_since(true).is_some_and(|at| at + DEAF <= self.looked);
+                let soon = told == REPEAT
+                    || self.overdue_since(true).is_some_and(|at| at + self.patience() <= self.looked);
                 let any = if soon { any.min(self.any.probed + REPEAT) } else { any };
-                (any, urgent(true, full, URGENT.1), None)
+                (any, urgent(true, full, URGENT), None)
             }
             Phase::Tcp => {
                 let lane = &self.line_lane;
