@@ -16,6 +16,7 @@ pub mod memory;
 pub mod netns;
 pub mod pair;
 pub mod relay;
+mod room;
 pub mod split;
 pub mod status;
 pub mod tcp;

@@ -9,8 +9,8 @@
 //! the link's side can have any congestion control of the kernel, whatever the hosts have; losses on the link are still
 //! repaired by TCP.
 //!
-//! Bytes wait in the kernel's socket buffers and in one buffer of [`PIECE`] per direction, no more: a slow side slows
-//! the other. A connection that breaks on one side is reset on the other; one that ends in order ends in order.
+//! Bytes wait in the kernel's socket buffers and in one piece per direction, no more: a slow side slows the other. All
+//! pieces come out of one budget, in which every connection has a floor. A connection that breaks on one side is reset on the other; one that ends in order ends in order.
 
 use std::fmt;
 use std::future::Future;
@@ -19,10 +19,9 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use bytes::BytesMut;
+use skyhaul_cc::Bytes;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinSet, LocalSet};
 use tracing::{debug, info, warn};
 
@@ -31,6 +30,7 @@ use crate::egress;
 use crate::ingress::{transparent, BindError, TransparentPorts};
 use crate::intercept::{Forwarding, InterceptError, Interception, Rules};
 use crate::relay::error_on;
+use crate::room::{Place, Rooms};
 use crate::tcp;
 
 /// What a splitter is told.
@@ -45,6 +45,8 @@ pub struct Options {
     pub control: Option<String>,
     /// Connections at once.
     pub flows: usize,
+    /// Data of all connections held at once; the kernel's buffers not counted. 4 MiB at least.
+    pub memory: Bytes,
     /// Firewall mark, routing table and routing rule.
     pub route_mark: u32,
     /// How long a destination may take to answer.
@@ -59,6 +61,7 @@ impl Options {
             networks,
             control: None,
             flows: crate::config::DEFAULT_FLOWS,
+            memory: crate::config::DEFAULT_MEMORY,
             route_mark: DEFAULT_ROUTE_MARK,
             connect_timeout: crate::config::DEFAULT_CONNECT_TIMEOUT,
         }
@@ -159,10 +162,11 @@ impl Splitter {
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let Splitter { options, doors, interception } = self;
         let local = LocalSet::new();
-        let places = std::sync::Arc::new(Semaphore::new(options.flows));
+        let rooms = Rooms::own(options.memory, options.flows);
         for (address, door) in doors {
-            local.spawn_local(serve(address, door, Rc::clone(&options), std::sync::Arc::clone(&places)));
+            local.spawn_local(serve(address, door, Rc::clone(&options), rooms.clone()));
         }
+        local.spawn_local(crate::status::split_when_asked(rooms));
         local.run_until(stop).await;
         // First the rules: new connections shall take their usual way at once.
         drop(interception);
@@ -193,12 +197,7 @@ fn check(options: &Options) -> Result<(), SplitError> {
     Ok(())
 }
 
-async fn serve(
-    address: SocketAddr,
-    door: TcpListener,
-    options: Rc<Options>,
-    places: std::sync::Arc<Semaphore>,
-) {
+async fn serve(address: SocketAddr, door: TcpListener, options: Rc<Options>, rooms: Rooms) {
     let mut guests = JoinSet::new();
     loop {
         let client = match door.accept().await {
@@ -211,8 +210,8 @@ async fn serve(
             }
         };
         while guests.try_join_next().is_some() {}
-        let Ok(place) = std::sync::Arc::clone(&places).try_acquire_owned() else {
-            warn!("{address}: reset, {} connections are open", options.flows);
+        let Some(place) = rooms.enter() else {
+            warn!("{address}: reset, as many connections are open as --flows and --memory allow");
             tcp::reset(client);
             continue;
         };
@@ -221,14 +220,14 @@ async fn serve(
 }
 
 /// One connection from its first packet to its end.
-async fn one(door: SocketAddr, client: TcpStream, options: Rc<Options>, _place: OwnedSemaphorePermit) {
-    if let Err(error) = split(door, client, &options).await {
+async fn one(door: SocketAddr, client: TcpStream, options: Rc<Options>, place: Place) {
+    if let Err(error) = split(door, client, &options, &place).await {
         debug!("{error}");
     }
 }
 
 /// Whatever goes wrong drops both sockets, and a dropped socket of ours resets (see [`tcp::prepare`]).
-async fn split(door: SocketAddr, client: TcpStream, options: &Options) -> io::Result<()> {
+async fn split(door: SocketAddr, client: TcpStream, options: &Options, place: &Place) -> io::Result<()> {
     tcp::prepare(&client)?;
     let (source, destination) = transparent::ends(&client, door)?;
     let connect =
@@ -243,7 +242,7 @@ async fn split(door: SocketAddr, client: TcpStream, options: &Options) -> io::Re
     for (stream, far) in [(&client, source), (&server, destination)] {
         set_up(stream, ours(far), options.control.as_deref())?;
     }
-    let carried = async { tokio::try_join!(pump(&client, &server), pump(&server, &client)) };
+    let carried = async { tokio::try_join!(place.carry(&client, &server), place.carry(&server, &client)) };
     tokio::select! {
         carried = carried => carried.map(drop)?,
         error = error_on(&client) => return Err(error),
@@ -267,38 +266,10 @@ fn set_up(stream: &TcpStream, is_near: bool, control: Option<&str>) -> io::Resul
     }
 }
 
-/// One direction, to its end in good order.
-async fn pump(from: &TcpStream, to: &TcpStream) -> io::Result<()> {
-    let mut buffer = BytesMut::with_capacity(PIECE);
-    loop {
-        from.readable().await?;
-        buffer.clear();
-        match from.try_read_buf(&mut buffer) {
-            Ok(0) => return SockRef::from(to).shutdown(std::net::Shutdown::Write),
-            Ok(_) => write_all(to, &buffer).await?,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error),
-        }
-    }
-}
-
-async fn write_all(to: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        match to.try_write(bytes) {
-            Ok(written) => bytes = &bytes[written..],
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => to.writable().await?,
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
 /// What its last words begin with when the kernel lacks the control.
 pub(crate) const NO_CONTROL: &str = "no congestion control";
 /// "SI": the one after that of terminal and gateway, so that both can run on a host.
 pub const DEFAULT_ROUTE_MARK: u32 = 0x5349;
-/// Read and written at once.
-const PIECE: usize = 256 * 1024;
 /// 28 ms of 150 Mbit/s: more than the program is ever away.
 const UNSENT: u32 = 512 * 1024;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -306,6 +277,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::task::spawn_local;
 
     fn options() -> Options {
         Options::new(vec!["lan".to_owned()], vec!["10.77.1.0/24".parse().unwrap()])
@@ -342,8 +314,9 @@ mod tests {
             tcp::prepare(stream).unwrap();
             set_up(stream, true, Some("cubic")).unwrap();
         }
-        let pumps = tokio::spawn(async move {
-            let carried = tokio::try_join!(pump(&left, &right), pump(&right, &left))?;
+        let place = Rooms::own(Bytes::mib(4), 1).enter().unwrap();
+        let pumps = spawn_local(async move {
+            let carried = tokio::try_join!(place.carry(&left, &right), place.carry(&right, &left))?;
             tcp::close(left);
             tcp::close(right);
             Ok(carried)
@@ -353,42 +326,48 @@ mod tests {
 
     #[tokio::test]
     async fn bytes_pass_both_ways_and_each_way_ends_by_itself() {
-        use tokio::io::{AsyncReadExt, AsyncWriteExt};
-        let (mut client, mut server, pumps) = piped().await;
-        let sent: Vec<u8> = (0..3_000_000u32).map(|n| n as u8).collect();
-        let upload = sent.clone();
-        let writer = tokio::spawn(async move {
-            client.write_all(&upload).await.unwrap();
-            client.shutdown().await.unwrap();
-            let mut answer = Vec::new();
-            client.read_to_end(&mut answer).await.unwrap();
-            answer
-        });
-        let mut got = Vec::new();
-        server.read_to_end(&mut got).await.unwrap();
-        assert!(got == sent, "{} of {} bytes", got.len(), sent.len());
-        server.write_all(b"thanks").await.unwrap();
-        drop(server);
-        assert_eq!(writer.await.unwrap(), b"thanks");
-        pumps.await.unwrap().unwrap();
+        let test = async {
+            use tokio::io::{AsyncReadExt, AsyncWriteExt};
+            let (mut client, mut server, pumps) = piped().await;
+            let sent: Vec<u8> = (0..3_000_000u32).map(|n| n as u8).collect();
+            let upload = sent.clone();
+            let writer = tokio::spawn(async move {
+                client.write_all(&upload).await.unwrap();
+                client.shutdown().await.unwrap();
+                let mut answer = Vec::new();
+                client.read_to_end(&mut answer).await.unwrap();
+                answer
+            });
+            let mut got = Vec::new();
+            server.read_to_end(&mut got).await.unwrap();
+            assert!(got == sent, "{} of {} bytes", got.len(), sent.len());
+            server.write_all(b"thanks").await.unwrap();
+            drop(server);
+            assert_eq!(writer.await.unwrap(), b"thanks");
+            pumps.await.unwrap().unwrap();
+        };
+        LocalSet::new().run_until(test).await;
     }
 
     #[tokio::test]
     async fn a_side_that_does_not_read_stops_the_other() {
-        use tokio::io::AsyncWriteExt;
-        let (mut client, server, pumps) = piped().await;
-        let flood = async {
-            let mut sent = 0usize;
-            loop {
-                sent += client.write(&[7; 65_536]).await.unwrap();
-                if sent > 256 << 20 {
-                    return;
+        let test = async {
+            use tokio::io::AsyncWriteExt;
+            let (mut client, server, pumps) = piped().await;
+            let flood = async {
+                let mut sent = 0usize;
+                loop {
+                    sent += client.write(&[7; 65_536]).await.unwrap();
+                    if sent > 256 << 20 {
+                        return;
+                    }
                 }
-            }
+            };
+            let stuck = tokio::time::timeout(Duration::from_millis(500), flood).await;
+            assert!(stuck.is_err(), "256 MiB went into buffers");
+            drop(server);
+            assert!(pumps.await.unwrap().is_err(), "a side that goes is an error of the other");
         };
-        let stuck = tokio::time::timeout(Duration::from_millis(500), flood).await;
-        assert!(stuck.is_err(), "256 MiB went into buffers");
-        drop(server);
-        assert!(pumps.await.unwrap().is_err(), "a side that goes is an error of the other");
+        LocalSet::new().run_until(test).await;
     }
 }

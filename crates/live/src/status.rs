@@ -2,6 +2,7 @@
 
 use crate::driver::TunnelHandle;
 use crate::exceptions::Exceptions;
+use crate::room::Rooms;
 use crate::ways::Switch;
 use skyhaul_pep::{Holdings, Standing};
 use std::rc::Rc;
@@ -37,6 +38,12 @@ pub fn lines(tunnel: &TunnelHandle) -> Vec<String> {
             holdings.refused_channels,
             holdings.silent_channels
         ),
+        format!(
+            "plain TCP: {} connections from here, {} read and not passed on; {} refused for want of memory",
+            holdings.bypass.connections(),
+            holdings.bypass.held(),
+            holdings.bypass.refused()
+        ),
     ];
     for peer in tunnel.peers() {
         let Some(stats) = tunnel.stats(peer.id) else { continue };
@@ -54,6 +61,17 @@ pub fn lines(tunnel: &TunnelHandle) -> Vec<String> {
     }
     lines.extend(tunnel.exceptions().lines());
     lines
+}
+
+/// Says what a splitter holds whenever the process gets SIGUSR1.
+pub(crate) async fn split_when_asked(rooms: Rooms) {
+    let mut asked = match signal(SignalKind::user_defined1()) {
+        Ok(asked) => asked,
+        Err(error) => return warn!("SIGUSR1 will not be heard: {error}"),
+    };
+    while asked.recv().await.is_some() {
+        info!("{}", rooms.summary());
+    }
 }
 
 /// Says the lines whenever the process gets SIGUSR1.

@@ -22,6 +22,7 @@ use crate::driver::TunnelHandle;
 use crate::egress::Exit;
 use crate::ingress::{Arrival, Denial, Dialect, Entrance, Shown};
 use crate::loops::Loops;
+use crate::room::Rooms;
 
 mod direct;
 
@@ -123,6 +124,7 @@ pub struct Switch {
     config: Rc<Config>,
     tunnel: TunnelHandle,
     exit: Exit,
+    rooms: Rooms,
     loops: Rc<Loops>,
     ways: Ways,
     began: Instant,
@@ -135,7 +137,8 @@ impl Switch {
     pub fn new(config: Rc<Config>, tunnel: TunnelHandle, loops: Rc<Loops>) -> Switch {
         let exit = Exit::direct(&config, Rc::clone(&loops));
         let (ways, met) = (Ways::default(), RefCell::default());
-        Switch { config, tunnel, exit, loops, ways, began: Instant::now(), met }
+        let rooms = Rooms::Tunnel(tunnel.clone());
+        Switch { config, tunnel, exit, rooms, loops, ways, began: Instant::now(), met }
     }
 
     /// What has been counted so far.
@@ -350,10 +353,11 @@ impl Switch {
             Way::DirectFirst => self.patience().min(self.config.limits.connect_timeout),
             _ => self.config.limits.connect_timeout,
         };
+        let Some(place) = self.rooms.enter() else { return Err((client, Refusal::Busy)) };
         let connect = async {
             tokio::time::timeout(limit, self.exit.connect(open, &[])).await.unwrap_or(Err(Refusal::TimedOut))
         };
-        direct::carry(client, dialect.accepted(), connect, || {
+        direct::carry(client, dialect.accepted(), connect, place, || {
             count(&self.ways.direct);
             let shown = Shown(&open.destination);
             match preference {

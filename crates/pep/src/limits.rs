@@ -5,9 +5,11 @@
 //! among all channels. None knows sockets or clocks.
 
 pub mod budget;
+pub mod bypass;
 pub mod resources;
 pub mod window;
 
 pub use budget::{Budget, Split};
+pub use bypass::Bypass;
 pub use resources::{Floor, Resources};
 pub use window::WindowController;

@@ -15,7 +15,7 @@ pub use roll::PipeId;
 use crate::auth::tls::{self, RefusedKeys, SERVER_NAME};
 use crate::auth::{PublicKey, SecretKey};
 use crate::channel::{datagram_size, prepare, Arrival, Channel, ChannelStats, Epoch, Prepared, Tuning};
-use crate::limits::{Budget, Split};
+use crate::limits::{Budget, Bypass, Split};
 use crate::rollback::wire::{ChannelName, Word};
 use crate::session::{code, Memory, Session, SessionEvent};
 use crate::shim::{Header, Kind, HEADER};
@@ -162,6 +162,8 @@ pub struct Tunnel {
     /// Words outside QUIC that wait to leave by UDP.
     words: VecDeque<(SocketAddr, Vec<u8>)>,
     budget: Budget<PeerId>,
+    /// Connections beside the channels.
+    bypass: Bypass,
     next_look: Time,
     /// What was turned away.
     counts: Holdings,
@@ -202,6 +204,7 @@ impl Tunnel {
         let split = Split::of(config.memory, config.tuning.flows as usize);
         Ok(Tunnel {
             budget: Budget::new(split, config.peers.len()),
+            bypass: Bypass::default(),
             next_look: Time::ZERO,
             counts: Holdings::default(),
             endpoint,

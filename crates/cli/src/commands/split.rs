@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-use skyhaul_live::config::{Prefix, DEFAULT_FLOWS};
+use skyhaul_cc::Bytes;
+use skyhaul_live::config::{Prefix, DEFAULT_FLOWS, DEFAULT_MEMORY};
 use skyhaul_live::split::{Options, Splitter, DEFAULT_ROUTE_MARK};
 
 use super::pair::prefix;
@@ -36,6 +37,10 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = DEFAULT_FLOWS as u32)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     flows: u32,
+    /// Data of all connections held at once, 4 MiB at least; the kernel's buffers come on top. Connections for which
+    /// there is no room are reset; SIGUSR1 puts what is held into the log.
+    #[arg(long, value_name = "SIZE", default_value_t = DEFAULT_MEMORY, value_parser = memory)]
+    memory: Bytes,
     /// Number of the firewall mark, the routing table and the routing rule.
     #[arg(long, value_name = "N", default_value_t = DEFAULT_ROUTE_MARK)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=0x7fff_ffff))]
@@ -47,6 +52,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     let options = Options {
         control: args.control,
         flows: args.flows as usize,
+        memory: args.memory,
         route_mark: args.route_mark,
         ..Options::new(args.interfaces, args.networks)
     };
@@ -60,4 +66,9 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         Ok::<(), Failure>(())
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn memory(text: &str) -> Result<Bytes, String> {
+    let wants = || format!("found \"{text}\", expected 4 MiB or more, such as \"256 MiB\"");
+    text.parse().ok().filter(|bytes| *bytes >= Bytes::mib(4)).ok_or_else(wants)
 }

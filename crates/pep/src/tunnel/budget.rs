@@ -3,6 +3,7 @@
 use super::{DownReason, Event, FlowId, PeerId, Tunnel};
 use crate::frame::Refusal;
 use crate::limits::budget::{Share, Usage};
+use crate::limits::Bypass;
 use crate::rollback::Standing;
 use crate::session::{code, StreamNumber};
 use quinn_proto::Transmit;
@@ -30,6 +31,8 @@ pub struct Holdings {
     pub flows: usize,
     /// Flows at once, at most.
     pub most_flows: usize,
+    /// Connections that this end carries beside its channels.
+    pub bypass: Bypass,
     /// Flows refused for want of memory.
     pub refused_flows: u64,
     /// Channels refused for want of memory.
@@ -110,9 +113,42 @@ impl Tunnel {
         self.follow_shares();
     }
 
+    /// Flows and connections beside them, each of which has its floor.
+    fn with_floors(&self) -> usize {
+        self.flow_count() + self.bypass.connections()
+    }
+
+    /// A connection begins that this end carries beside its channels; to be closed again with
+    /// [`bypass_close`](Self::bypass_close). False if there is no memory for it.
+    pub fn bypass_open(&mut self) -> bool {
+        let flows = self.flow_count();
+        self.bypass.open(self.budget.split(), flows)
+    }
+
+    /// A connection beside the channels is over.
+    pub fn bypass_close(&mut self) {
+        self.bypass.close();
+    }
+
+    /// How much a connection beside the channels may read at once, `most` at most and never nothing; what it has
+    /// read it tells by [`bypass_take`](Self::bypass_take).
+    pub fn bypass_room(&self, most: Bytes) -> Bytes {
+        self.bypass.room(self.budget.split(), self.held().1, most)
+    }
+
+    /// So much was read of a connection beside the channels.
+    pub fn bypass_take(&mut self, bytes: Bytes) {
+        self.bypass.take(bytes);
+    }
+
+    /// So much of that was passed on, or thrown away.
+    pub fn bypass_release(&mut self, bytes: Bytes) {
+        self.bypass.release(bytes);
+    }
+
     /// Whether one flow more has its floor, at this end.
     pub(super) fn admits_flow(&mut self) -> bool {
-        let admitted = self.flow_count() < self.budget.split().flows;
+        let admitted = self.with_floors() < self.budget.split().flows;
         self.counts.refused_flows += u64::from(!admitted);
         admitted
     }
@@ -121,7 +157,7 @@ impl Tunnel {
     pub(super) fn greet_flow(&mut self, peer: PeerId, stream: StreamNumber) -> bool {
         // It is among those that are counted.
         let most = self.budget.split().flows;
-        if self.flow_count() <= most {
+        if self.with_floors() <= most {
             return true;
         }
         self.counts.refused_flows += 1;
@@ -213,6 +249,7 @@ impl Tunnel {
             promised: self.budget.promised(),
             flows: self.flow_count(),
             most_flows: self.budget.split().flows,
+            bypass: self.bypass,
             ..self.counts
         }
     }

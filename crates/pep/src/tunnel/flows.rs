@@ -44,7 +44,7 @@ impl Tunnel {
 
     /// Bytes that [`write`](Self::write) takes gladly; at zero an [`Event::Writable`](crate::Event::Writable) will follow.
     pub fn writable(&mut self, flow: FlowId) -> usize {
-        let (_, all) = self.held();
+        let all = self.held().1 + self.bypass.held();
         let split = *self.budget.split();
         let room = self.on(flow, 0, |session, stream| session.writable(stream, all.0, &split));
         usize::try_from(room).unwrap_or(usize::MAX)
