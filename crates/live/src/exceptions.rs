@@ -39,9 +39,9 @@ impl Exception {
                 "round trips are taken from packets that were sent once; nothing needs to be done"
             }
             Exception::Peer(Fault::StretchedAcks) => "acknowledged bytes are counted; nothing needs to be done",
-            Exception::Peer(Fault::HeldByInspection) => {
-                "waits shorter than that are taken for no queue; look for a device that inspects packets in bunches"
-            }
+            // Never noted here: the kernel tells a smoothed round trip, in which packets held on the way look like any
+            // queue or like delayed ACKs. Only a traffic monitor that times each packet can tell.
+            Exception::Peer(fault @ Fault::HeldByInspection) => fault.remedy(),
             Exception::EcnLost => {
                 "packets leave without congestion marks from now on; a router on the way clears or rewrites the ECN \
                  bits"

@@ -9,7 +9,8 @@
 //! | stretched ACKs      | an ACK without a gap covers eight packets or more; RFC 5681 §4.2 has two            |
 //! | held by inspection  | round trips make a sawtooth: packets wait and are let go at once                    |
 //!
-//! What to do about each is said by [`Fault::remedy`].
+//! What to do about each is said by [`Fault::remedy`]. The last is found only where a traffic monitor times every packet,
+//! as in the lab: a kernel tells a smoothed round trip, and in that a hold looks like a queue or like delayed ACKs.
 
 use skyhaul_cc::controllers::boost::Moments;
 use skyhaul_cc::{Bytes, Duration};
