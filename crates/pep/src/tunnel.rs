@@ -5,6 +5,7 @@
 mod budget;
 mod event;
 mod flows;
+mod names;
 mod roll;
 mod sending;
 
@@ -20,10 +21,11 @@ use crate::rollback::wire::{ChannelName, Word};
 use crate::session::{code, Memory, Session, SessionEvent};
 use crate::shim::{Header, Kind, HEADER};
 use bytes::{Buf, BytesMut};
+use names::Names;
 use quinn_proto::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn_proto::{
     ClientConfig, ConnectionError, ConnectionHandle, DatagramEvent, EcnCodepoint, Endpoint, EndpointConfig,
-    Event as QuicEvent, HashedConnectionIdGenerator, Incoming, ServerConfig, Transmit,
+    Event as QuicEvent, Incoming, ServerConfig, Transmit,
 };
 use roll::{Pipe, Rolling};
 use skyhaul_cc::{Bytes, Controller, Duration, PathHistory, Time};
@@ -181,12 +183,10 @@ impl Tunnel {
         let derived = ring::digest::digest(&ring::digest::SHA256, config.secret.pkcs8());
         let derived = derived.as_ref();
         let reset_key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, derived);
-        let mut cid_key = [0; 8];
-        cid_key.copy_from_slice(&ring::hmac::sign(&reset_key, b"connection ids").as_ref()[..8]);
-        let cid_key = u64::from_be_bytes(cid_key);
+        let name_key = reset_key.clone();
         let mut endpoint_config = EndpointConfig::new(Arc::new(reset_key));
         endpoint_config
-            .cid_generator(move || Box::new(HashedConnectionIdGenerator::from_key(cid_key)))
+            .cid_generator(move || Box::new(Names::new(&name_key)))
             .rng_seed(config.seed)
             // The bit tells QUIC from datagrams of the shim (RFC 9287 would make it vary).
             .grease_quic_bit(false)
