@@ -364,6 +364,9 @@ impl Channel {
             return transmit;
         }
         self.pacer.set_rate(self.host.pacing_rate(), now);
+        if self.blocked == Blocked::Window {
+            self.pacer.reopen(now);
+        }
         self.repair_due = None;
         let mut offered = false;
         loop {

@@ -9,6 +9,11 @@ const DEPTH: Duration = Duration::from_millis(4);
 /// After a pause so many datagrams may leave at once, whatever the rate: the usual initial window
 /// (RFC 9002 §7.7). A small object does not wait for a controller that has not seen the link yet.
 const BURST: u64 = 10;
+/// A window that was shut lets this many leave at once when it opens, or what [`DEPTH`] allows: acknowledgments open it
+/// by many packets, and ten of them are 12 ms of a link of 10 Mbit/s.
+const REOPENED: u64 = 2;
+/// So many datagrams may be owed: a train, or the burst of a start.
+const OWED: u64 = 40;
 /// Once the bucket is empty, wait until this much may leave together, so that one system call sends
 /// several datagrams: twelve at 150 Mbit/s.
 const QUANTUM: Duration = Duration::from_millis(1);
@@ -60,6 +65,12 @@ impl Pacer {
         self.gain(DEPTH).max(nanobits(self.datagram * BURST))
     }
 
+    /// The window was shut until now: what it has kept back does not leave in a burst.
+    pub(crate) fn reopen(&mut self, now: Time) {
+        self.refill(now);
+        self.tokens = self.tokens.min(self.gain(DEPTH).max(nanobits(self.datagram * REOPENED)));
+    }
+
     fn refill(&mut self, now: Time) {
         self.tokens = self.tokens.saturating_add(self.gain(now - self.refilled)).min(self.depth());
         self.refilled = self.refilled.max(now);
@@ -88,7 +99,8 @@ impl Pacer {
     /// Bytes left, asked for or not.
     pub(crate) fn spend(&mut self, bytes: Bytes) {
         // Debt is bounded so that a burst of probes cannot silence the channel.
-        self.tokens = (self.tokens - nanobits(bytes)).max(-self.depth());
+        let most = self.depth().max(nanobits(self.datagram * OWED));
+        self.tokens = (self.tokens - nanobits(bytes)).max(-most);
     }
 }
 
@@ -133,5 +145,35 @@ mod tests {
             now = next;
             assert!(pacer.ready(now), "at {now}");
         }
+    }
+
+    #[test]
+    fn a_window_that_opens_lets_no_burst_onto_a_thin_link_and_a_pause_lets_one() {
+        let leaves = |pacer: &mut Pacer, at| {
+            let mut count = 0;
+            while pacer.ready(at) {
+                pacer.spend(Bytes(1500));
+                count += 1;
+            }
+            count
+        };
+        for (mbit, shut, paused) in [(1, REOPENED, BURST), (10, 3, BURST), (150, 50, 50)] {
+            let mut pacer = Pacer::new(Bytes(1500));
+            pacer.set_rate(Rate::mbit(mbit), Time::ZERO);
+            leaves(&mut pacer, Time::ZERO);
+            pacer.reopen(Time::from_secs(1));
+            assert_eq!(leaves(&mut pacer, Time::from_secs(1)), shut, "{mbit} Mbit/s");
+            assert_eq!(leaves(&mut pacer, Time::from_secs(2)), paused, "{mbit} Mbit/s");
+        }
+    }
+
+    #[test]
+    fn a_burst_of_a_start_is_paid_for_by_silence() {
+        let mut pacer = Pacer::new(Bytes(1500));
+        pacer.set_rate(Rate::mbit(10), Time::ZERO);
+        let burst = Bytes(1500) * 32;
+        (0..32).for_each(|_| pacer.spend(Bytes(1500)));
+        assert!(!pacer.ready(Time::ZERO + Rate::mbit(10).time_for(burst - Bytes(1500))));
+        assert!(pacer.ready(Time::ZERO + Rate::mbit(10).time_for(burst)));
     }
 }
