@@ -11,6 +11,11 @@ const PERIOD_SHARE: u32 = 30;
 const PERIOD: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(18));
 /// A report that is due waits for company, an acknowledgment that leaves anyway, up to so many periods.
 const PATIENCE: f64 = 2.0;
+/// A train after so much silence is a flight that the sender knows nothing before: it is told of so many times sooner,
+/// alone, and so is what follows for this part of a round trip.
+const SILENCE: Duration = Duration::from_millis(50);
+const SOONER: u32 = 4;
+const SOONER_FOR: u32 = 4;
 /// A receive time may be told wrong by this share of the round trip …
 const TOLERANCE_SHARE: u32 = 5_000;
 /// … within these bounds; those of trains hardly at all.
@@ -50,6 +55,9 @@ pub(crate) struct Listener {
     since: Option<Time>,
     /// New arrivals.
     unasked: usize,
+    /// When the last one came, and the first of a flight.
+    heard_at: Option<Time>,
+    woken_at: Option<Time>,
 }
 
 impl Listener {
@@ -65,6 +73,10 @@ impl Listener {
                 arrival.at_us as i64 - received as i64 - i64::from(header.sent.wrapping_sub(sent) as i32);
             self.jitter = self.jitter - self.jitter / 16 + change.unsigned_abs().min(1 << 32);
             self.totals.jitter_us = self.jitter / 16;
+        }
+        let before = self.heard_at.replace(at);
+        if header.train && before.is_none_or(|before| at.since(before) >= SILENCE) {
+            self.woken_at = Some(at);
         }
         let place = self.arrivals.iter().rposition(|earlier| earlier.number <= number).map_or(0, |i| i + 1);
         if place > 0 && self.arrivals[place - 1].number == number {
@@ -89,15 +101,27 @@ impl Listener {
         (rtt / PERIOD_SHARE).clamp(PERIOD.0, PERIOD.1)
     }
 
+    /// How long what has come at `since` waits: with company, and without.
+    fn waits(since: Time, woken_at: Option<Time>, rtt: Duration) -> (Duration, Duration) {
+        let period = Self::period(rtt);
+        if woken_at.is_some_and(|at| since.since(at) < rtt / SOONER_FOR) {
+            let soon = (period / SOONER).max(PERIOD.0);
+            return (soon, soon);
+        }
+        (period, period.mul_f64(PATIENCE))
+    }
+
     /// Whether a report should leave; sooner if something leaves anyway.
     pub(crate) fn is_due(&self, now: Time, rtt: Duration, with_company: bool) -> bool {
-        let patience = if with_company { 1.0 } else { PATIENCE };
-        self.since.is_some_and(|since| now >= since + Self::period(rtt).mul_f64(patience))
+        self.since.is_some_and(|since| {
+            let (with, without) = Self::waits(since, self.woken_at, rtt);
+            now >= since + if with_company { with } else { without }
+        })
     }
 
     /// When a report is due in any case.
     pub(crate) fn due_at(&self, rtt: Duration) -> Option<Time> {
-        self.since.map(|since| since + Self::period(rtt).mul_f64(PATIENCE))
+        self.since.map(|since| since + Self::waits(since, self.woken_at, rtt).1)
     }
 
     /// A report of at most `room` bytes: what is new, and what was new to the report before, because that
@@ -301,6 +325,25 @@ mod tests {
         assert!(listener.is_due(later(1.0), GEO, true) && !listener.is_due(later(1.9), GEO, false));
         assert!(listener.is_due(later(2.0), GEO, false));
         assert_eq!(listener.due_at(GEO), Some(later(2.0)));
+    }
+
+    #[test]
+    fn the_first_train_after_a_silence_is_told_at_once_and_later_ones_are_not() {
+        let mut listener = Listener::default();
+        let period = Listener::period(GEO);
+        for (from, soon) in [(0, true), (20_000, true), (200_000, false), (400_000, true)] {
+            // A round trip has more of them than one: what matters is that nothing came before.
+            hear(&mut listener, from, US(from), from != 200_000);
+            if from == 20_000 {
+                (21_000..200_000).step_by(10_000).for_each(|at| hear(&mut listener, at, US(at), false));
+            }
+            let wait = if soon { period / SOONER } else { period.mul_f64(PATIENCE) };
+            let since = listener.since.unwrap();
+            assert_eq!(listener.due_at(GEO), Some(since + wait), "from {from} us");
+            assert!(!listener.is_due(since + wait - US(1).since_start(), GEO, false));
+            assert!(listener.is_due(since + wait, GEO, false));
+            listener.report(GEO, 1_100).unwrap();
+        }
     }
 
     #[test]
