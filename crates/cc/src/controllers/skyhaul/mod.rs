@@ -48,22 +48,13 @@ use judge::{Judge, Run};
 use path::{between, Path};
 use plain::Plain;
 use round::{Finding, Round};
+use start::{Given, CHECKED_PACKETS, FIRST_PACKETS};
 use step::Steps;
 use trains::{Sample, Trains};
 
 pub use crate::controller::Policy;
 pub use start::Start;
 
-/// The first estimate is taken at this share when both halves of the first flight agree: the round trip
-/// until a train validates it costs a fifth of the link, and a queue of one bandwidth-delay product takes
-/// what is too much where others fill the link (0.9 dropped packets there) …
-const FIRST_CHECKED: f64 = 0.8;
-/// … and at this one otherwise: that halves the harm of an estimate twice too high.
-const FIRST_UNCHECKED: f64 = 0.5;
-/// Packets that make halves worth comparing.
-const CHECKED_PACKETS: f64 = 20.0;
-/// Packets that make a first estimate.
-const FIRST_PACKETS: f64 = 8.0;
 /// The window counts as used if so much of it was in flight.
 const USED: f64 = 0.9;
 /// A flight leaves within so many seconds.
@@ -118,11 +109,11 @@ pub struct Skyhaul {
     mss: Bytes,
     policy: Policy,
     window: Window,
-    /// Pace before anything is known, where something is given.
-    given: Option<f64>,
+    /// Rates before anything is known, where something is given.
+    given: Option<Given>,
     given_rtt: f64,
-    /// What is given is remembered, not known.
-    remembered: bool,
+    /// A train paced at it has left.
+    given_tried: bool,
     phase: Phase,
     rich: bool,
     started: Option<Time>,
@@ -163,18 +154,18 @@ impl Skyhaul {
     pub fn new(setup: &Setup, start: Start, policy: Policy) -> Self {
         let mss = Bytes(setup.mss.0.max(1));
         let (given, given_rtt) = start.given(setup, mss);
-        let given = given.filter(|rate| *rate > 0.0);
+        let given = given.filter(|given| given.plain > 0.0);
         let mut plain = Plain::new(setup);
         if let Some(given) = given {
-            plain.know(given, given_rtt.as_secs_f64());
+            plain.know(given.plain, given_rtt.as_secs_f64());
         }
         Skyhaul {
             mss: setup.mss,
             policy,
             window: Window::from_bytes(setup.initial_window, setup.mss),
             given,
-            remembered: matches!(start, Start::Warm(_)),
             given_rtt: given_rtt.as_secs_f64(),
+            given_tried: false,
             phase: Phase::First,
             rich: false,
             started: None,
@@ -337,35 +328,6 @@ impl Skyhaul {
         self.rich = true;
     }
 
-    /// Whether the first flight was long enough to tell anything. A greeting or a request is not, and then
-    /// the next one is a burst again.
-    fn has_flown(&self) -> bool {
-        self.flight.1 >= FIRST_PACKETS
-    }
-
-    /// The first flight is coming in.
-    fn estimate_first(&mut self) {
-        let Some(round_trip) = self.path.round_trip() else { return };
-        let Some((n, rate, agrees)) = self.trains.so_far() else { return };
-        self.set_first(n, rate, agrees, round_trip);
-    }
-
-    fn set_first(&mut self, n: f64, rate: f64, agrees: bool, round_trip: f64) {
-        if n < FIRST_PACKETS {
-            return;
-        }
-        let share = if n >= CHECKED_PACKETS && agrees { FIRST_CHECKED } else { FIRST_UNCHECKED };
-        match self.given {
-            // What was given holds unless the path says clearly otherwise; what is remembered never makes the
-            // start slower than none.
-            Some(given) if given < rate * 1.1 => {
-                let measured = if self.remembered { share * rate } else { 0.0 };
-                self.window.set(given.max(measured) * round_trip);
-            }
-            _ => self.window.set(share * rate * round_trip),
-        }
-    }
-
     fn hear_sample(&mut self, sample: Sample, now: Time) {
         let round_trip = self.round_trip();
         if self.is_noisy() && self.phase == Phase::Cruise {
@@ -385,6 +347,10 @@ impl Skyhaul {
                     self.set_first(packets, rate, agrees, round_trip);
                     if first {
                         self.await_train(now);
+                        if self.given_tried {
+                            // The train that left with the first flight counts as well.
+                            self.phase = Phase::Validate { since: Some(self.flight.0), rounds: 0 };
+                        }
                     } else {
                         self.window.set(before.max(self.window.segments()));
                     }
@@ -402,8 +368,8 @@ impl Skyhaul {
                 if since.is_none_or(|since| sent_at < since) {
                     return;
                 }
-                if self.trains.capacity().is_some_and(|capacity| rate > VALID * capacity) {
-                    self.window.set(VALIDATED * rate * round_trip);
+                if let Some(capacity) = self.trains.capacity().filter(|capacity| rate > VALID * capacity) {
+                    self.window.set(VALIDATED * rate.min(capacity) * round_trip);
                     self.cruise.filled();
                 }
                 self.phase = Phase::Cruise;
@@ -599,7 +565,7 @@ impl Controller for Skyhaul {
         if self.phase == Phase::First {
             if self.started.is_some() && self.flight.1 >= CHECKED_PACKETS.min(self.window.segments().floor())
             {
-                return None;
+                return self.validate_given(now);
             }
             self.flight = (now, 0.0);
             return self.trains.first(now, self.window.segments().floor());
@@ -642,7 +608,7 @@ impl Controller for Skyhaul {
             return Window::new(self.plain.window()).bytes(self.mss);
         }
         let mut window = self.effective();
-        match self.given.filter(|_| self.phase == Phase::First) {
+        match self.given_rate().filter(|_| self.phase == Phase::First) {
             Some(rate) if self.is_measured() => window = window.max(rate * self.round_trip()),
             Some(rate) => window = self.unanswered(rate),
             None if self.rich && self.phase != Phase::First => {
@@ -662,7 +628,7 @@ impl Controller for Skyhaul {
         if !self.rich && !self.plain.is_unanswered() {
             return self.plain.pace();
         }
-        let given = self.given.filter(|_| self.phase == Phase::First);
+        let given = self.given_rate().filter(|_| self.phase == Phase::First);
         Some(trains::rate(given.unwrap_or(PACE_GAIN * self.pace()), self.mss))
     }
 

@@ -231,6 +231,11 @@ impl Trains {
         self.begin(now, packets, None)
     }
 
+    /// A train paced at a rate that is no more than believed.
+    pub fn paced_at(&mut self, now: Time, rate: f64) -> Option<Train> {
+        self.begin(now, Self::length(rate), Some(rate))
+    }
+
     /// A train, if one is due; `rate` is what we send at, `round_trip` D, `noise` that of times.
     pub fn poll(&mut self, now: Time, rate: f64, round_trip: f64, noise: f64) -> Option<Train> {
         let capacity = self.capacity();
