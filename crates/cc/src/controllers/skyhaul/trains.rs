@@ -16,8 +16,11 @@ use std::collections::VecDeque;
 
 /// A train takes so much of the link's time: it fits into the queue target.
 const LENGTH: f64 = 0.002;
-/// Packets of a train. Fewer measure badly, more queue on thin links.
+/// Packets of a train. Fewer measure badly, more queue on thin links …
 const PACKETS: std::ops::RangeInclusive<f64> = 8.0..=32.0;
+/// … where a train of so few may do, if more would take longer than this: 10 Mbit/s.
+const PACKETS_THIN: f64 = 5.0;
+const LENGTH_THIN: f64 = 0.006;
 /// Trains per round trip, of both kinds together …
 const PER_ROUND_TRIP: f64 = 8.0;
 /// … the least interval …
@@ -210,7 +213,8 @@ impl Trains {
 
     /// Packets of a train at this rate.
     pub fn length(rate: f64) -> f64 {
-        (LENGTH * rate).clamp(*PACKETS.start(), *PACKETS.end()).floor()
+        let least = (LENGTH_THIN * rate).clamp(PACKETS_THIN, *PACKETS.start());
+        (LENGTH * rate).clamp(least, *PACKETS.end()).floor()
     }
 
     /// Packets of a train at this rate where times are off by so many seconds.
@@ -496,4 +500,15 @@ pub(super) fn rate(packets_per_second: f64, mss: Bytes) -> Rate {
 /// A rate of bits as packets per second.
 pub(super) fn packets(rate: Rate, mss: Bytes) -> f64 {
     rate.bytes_in(Duration::from_secs(1)).as_f64() / mss.as_f64().max(1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_train_is_two_milliseconds_of_the_link_and_on_a_thin_one_hardly_longer_than_it_must_be() {
+        let length = |mbit: f64| Trains::length(mbit * 1e6 / 12_000.0);
+        assert_eq!([1.0, 10.0, 20.0, 60.0, 150.0, 1_000.0].map(length), [5.0, 5.0, 8.0, 10.0, 25.0, 32.0]);
+    }
 }
