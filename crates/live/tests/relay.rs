@@ -272,6 +272,73 @@ fn a_reader_that_stops_holds_back_its_writer_and_nobody_else() {
     });
 }
 
+/// Waits until what an end has received and cannot pass on has not changed for two seconds; how much that is.
+async fn stuck(tunnel: &TunnelHandle) -> Bytes {
+    let (mut last, mut same) = (Bytes::ZERO, 0);
+    while same < 40 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let now = tunnel.holdings().received;
+        same = if now == last && now > Bytes::ZERO { same + 1 } else { 0 };
+        last = now;
+    }
+    last
+}
+
+#[test]
+fn a_reader_that_stops_for_seconds_harms_nobody_gets_every_byte_and_gives_its_memory_back() {
+    block_on(async {
+        let ends = ends().await;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let way_in = forward(&ends.terminal, listener.local_addr().unwrap(), None).await;
+        let echo = forward(&ends.terminal, echo_server().await, None).await;
+        let memory = ends.gateway.holdings().memory;
+        let mut held = Vec::new();
+        // The second finds what the first has given back.
+        for n in 0..2 {
+            let sent = pattern(24 << 20, n);
+            let upload = sent.clone();
+            let mut client = TcpStream::connect(way_in).await.unwrap();
+            let writer = spawn_local(async move {
+                client.write_all(&upload).await.unwrap();
+                client.shutdown().await.unwrap();
+                client.read_to_end(&mut Vec::new()).await.unwrap()
+            });
+            let (mut server, _) = listener.accept().await.unwrap();
+            held.push(stuck(&ends.gateway).await);
+            for other in 0..20 {
+                let words = pattern(100_000, other);
+                let mut stream = TcpStream::connect(echo).await.unwrap();
+                let (mut read, mut write) = stream.split();
+                let mut back = Vec::new();
+                let say = async {
+                    write.write_all(&words).await.unwrap();
+                    write.shutdown().await.unwrap();
+                };
+                let (_, read) = tokio::join!(say, read.read_to_end(&mut back));
+                read.unwrap();
+                assert!(back == words, "{other}: {} of {} bytes, or others", back.len(), words.len());
+            }
+            let holdings = ends.gateway.holdings();
+            // A quarter of the budget at most, and what is on its way to the others.
+            assert!(holdings.received <= memory / 4 + Bytes::mib(1), "{holdings:?}");
+            let mut got = Vec::new();
+            server.read_to_end(&mut got).await.unwrap();
+            assert!(got == sent, "{} of {} bytes, or others", got.len(), sent.len());
+            drop(server);
+            writer.await.unwrap();
+            loop {
+                let (near, far) = (ends.terminal.holdings(), ends.gateway.holdings());
+                if (near.flows, far.flows) == (0, 0) && near.outstanding + far.received == Bytes::ZERO {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+        println!("held for the reader that stopped: {held:?} of {memory}");
+        assert!(held[1] * 2 > held[0], "{held:?}");
+    });
+}
+
 #[test]
 fn one_gateway_serves_two_terminals_and_reaches_each_by_its_key() {
     block_on(async {
