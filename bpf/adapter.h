@@ -32,7 +32,6 @@ struct sky_private {
 };
 
 _Static_assert(sizeof(struct sky_private) <= 13 * 8, "a socket has 104 bytes for its controller");
-_Static_assert(__builtin_offsetof(LAW_STATE, frac) == 0, "the fraction comes first");
 
 SEC("struct_ops")
 void SKY_PROG(LAW_HOOK(_init), struct sock *sk)
@@ -94,7 +93,7 @@ __u32 SKY_PROG(LAW_HOOK(_ssthresh), struct sock *sk)
 
 	sky_loss(sky_tcp(sk), &own->base, LAW_GAP, &loss);
 	own->base.cut_cwnd = loss.cwnd;
-	own->base.cut_frac = (__u16)own->law.frac;
+	own->base.cut_frac = own->law.base.frac;
 	own->base.cut_pending = 1;
 	return LAW_CALL(_loss)(&own->law, &loss);
 }
@@ -109,7 +108,7 @@ void SKY_PROG(LAW_HOOK(_set_state), struct sock *sk, __u8 state)
 	if (own->base.cut_pending && (state == TCP_CA_Loss || state == TCP_CA_CWR)) {
 		sky_loss(tp, &own->base, state == TCP_CA_Loss ? LAW_TIMEOUT : LAW_MARK, &loss);
 		loss.cwnd = own->base.cut_cwnd;
-		own->law.frac = own->base.cut_frac;
+		own->law.base.frac = own->base.cut_frac;
 		tp->snd_ssthresh = LAW_CALL(_loss)(&own->law, &loss);
 	}
 	if (state >= TCP_CA_CWR) {
@@ -127,7 +126,7 @@ __u32 SKY_PROG(LAW_HOOK(_undo_cwnd), struct sock *sk)
 	struct tcp_sock *tp = sky_tcp(sk);
 	struct sky_private *own = sky_private(sk);
 
-	own->law.frac = own->base.cut_frac;
+	own->law.base.frac = own->base.cut_frac;
 	LAW_CALL(_undo)(&own->law);
 	return (__u32)fix_max(tp->snd_cwnd, tp->prior_cwnd);
 }

@@ -32,6 +32,30 @@ FIX_INLINE __u64 fix_max(__u64 a, __u64 b)
 	return a > b ? a : b;
 }
 
+/*
+ * The smaller and the greater of two numbers whose difference is below 2^63, without a branch: the verifier follows
+ * each, so laws with many steps take these.
+ */
+FIX_INLINE __u64 fix_lower(__u64 a, __u64 b)
+{
+	__u64 less = a - b;
+
+	return b + (less & -(less >> 63));
+}
+
+FIX_INLINE __u64 fix_upper(__u64 a, __u64 b)
+{
+	__u64 less = a - b;
+
+	return a - (less & -(less >> 63));
+}
+
+/* a - b, at least zero, as fix_lower(). */
+FIX_INLINE __u64 fix_above(__u64 a, __u64 b)
+{
+	return fix_upper(a, b) - b;
+}
+
 /* a - b, at least zero. */
 FIX_INLINE __u64 fix_less(__u64 a, __u64 b)
 {
@@ -96,6 +120,17 @@ FIX_INLINE __u64 fix_log2(__u64 x)
 		bits = (bits << 1) | carry;
 	}
 	return ((__u64)n << 16) | (x ? bits : 0);
+}
+
+/* The square root of x > 0, below 2^60, within one. Five Newton steps from a power of two above it. */
+FIX_INLINE __u64 fix_root(__u64 x)
+{
+	__u64 root = 2ULL << (fix_ilog2(x) >> 1);
+
+#pragma GCC unroll 5
+	for (int i = 0; i < 5; i++)
+		root = (root + fix_div(x, root)) >> 1;
+	return root;
 }
 
 /*

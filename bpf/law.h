@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
  * What a law hears, and the arithmetic of windows that laws share. A law is a header law_NAME.h with a state
- * `struct law_NAME`, whose first member is `__u32 frac`, and these functions. They know integers only: no kernel
+ * `struct law_NAME`, whose first member is `struct law_base base`, and these functions. They know integers only: no kernel
  * type, no clock, no socket.
  *
  *   void  law_NAME_init(s, setup)   before the first packet
@@ -18,7 +18,7 @@
  *   void  law_NAME_undo(s)          the last cut was a mistake: the host restores window and ssthresh
  *
  * Windows and amounts are in segments, times in microseconds. The kernel keeps whole segments; the fraction a law
- * has earned beyond them waits in `frac`, in 2^-16 segments.
+ * has earned beyond them waits in `base.frac`.
  */
 #ifndef SKY_LAW_H
 #define SKY_LAW_H
@@ -82,24 +82,55 @@ struct law_loss {
 	__u32 ssthresh;      /* threshold before the cut */
 };
 
-/* The window in Q16: whole segments and the law's fraction. */
-LAW_INLINE __u64 law_window(__u32 cwnd, __u32 frac)
+/* What every law keeps. */
+struct law_base {
+	__u32 limit;         /* greatest window of this round */
+	__u16 frac;          /* of the window beyond whole segments, in 2^-16 segments */
+	__u16 part;          /* the same of the threshold */
+};
+
+/* The window in Q16: whole segments and a fraction. */
+LAW_INLINE __u64 law_window(__u32 cwnd, __u16 frac)
 {
-	return (fix_min(cwnd, LAW_MOST) << 16) + (frac & 0xffff);
+	return (fix_min(cwnd, LAW_MOST) << 16) + frac;
 }
 
 /* Stores a window, kept within its bounds: whole segments as the answer, the rest in the fraction. */
-LAW_INLINE __u32 law_store(__u32 *frac, __u64 window)
+LAW_INLINE __u32 law_store(struct law_base *base, __u64 window)
 {
 	window = fix_min(fix_max(window, (__u64)LAW_LEAST << 16), (__u64)LAW_MOST << 16);
-	*frac = window & 0xffff;
+	base->frac = (__u16)window;
 	return (__u32)(window >> 16);
 }
 
-/* Greatest window after an acknowledgment that starts a round, in segments. */
-LAW_INLINE __u32 law_limit(const struct law_ack *ack)
+LAW_INLINE void law_begin(struct law_base *base, const struct law_setup *setup)
 {
-	return (__u32)fix_min((__u64)ack->flight * LAW_FLIGHTS, LAW_MOST);
+	base->limit = setup->cwnd;
+	base->frac = 0;
+	base->part = 0;
+}
+
+/* What every law does with an acknowledgment: one that starts a round says what the greatest window is. */
+LAW_INLINE void law_round(struct law_base *base, const struct law_ack *ack)
+{
+	if (ack->round_start)
+		base->limit = (__u32)fix_min((__u64)ack->flight * LAW_FLIGHTS, LAW_MOST);
+}
+
+/* Window, threshold and greatest window of this round in Q16. */
+LAW_INLINE __u64 law_now(const struct law_base *base, const struct law_ack *ack)
+{
+	return law_window(ack->cwnd, base->frac);
+}
+
+LAW_INLINE __u64 law_top(const struct law_base *base, const struct law_ack *ack)
+{
+	return law_window(ack->ssthresh, base->part);
+}
+
+LAW_INLINE __u64 law_limit(const struct law_base *base)
+{
+	return (__u64)base->limit << 16;
 }
 
 /* Adds `step` (Q16) up to `top` (Q16; less than the window: nothing); answers what was not used. */
@@ -146,10 +177,13 @@ LAW_INLINE __u64 law_backlog_q7(__u64 window, __u32 rtt_us, __u32 base_us)
 	return fix_div((window >> 9) * fix_less(rtt_us, base_us), rtt_us);
 }
 
-/* A share (Q16) of a window (Q16) as the new threshold. The window that follows it keeps the fraction. */
-LAW_INLINE __u32 law_cut(__u32 *frac, __u64 window, __u64 kept)
+/* A share (Q16) of a window (Q16) as the new threshold, which the window follows. */
+LAW_INLINE __u32 law_cut(struct law_base *base, __u64 window, __u64 kept)
 {
-	return law_store(frac, (window * kept + (FIX_ONE >> 1)) >> 16);
+	__u32 ssthresh = law_store(base, (window * kept + (FIX_ONE >> 1)) >> 16);
+
+	base->part = base->frac;
+	return ssthresh;
 }
 
 #endif

@@ -121,40 +121,9 @@ struct law_boost {
 #define BOOST_FUNCTION static __attribute__((unused))
 #endif
 
-/* As fix_min() and fix_max(), below 2^63, without a branch, because the verifier follows each. */
-LAW_INLINE __u64 boost_min(__u64 a, __u64 b)
-{
-	__u64 less = a - b;
-
-	return b + (less & -(less >> 63));
-}
-
-LAW_INLINE __u64 boost_max(__u64 a, __u64 b)
-{
-	__u64 less = a - b;
-
-	return a - (less & -(less >> 63));
-}
-
-LAW_INLINE __u64 boost_less(__u64 a, __u64 b)
-{
-	return boost_max(a, b) - b;
-}
-
-/* The square root of x > 0, within one. Five Newton steps from a power of two above it. */
-LAW_INLINE __u64 boost_root(__u64 x)
-{
-	__u64 root = 2ULL << (fix_ilog2(x) >> 1);
-
-#pragma GCC unroll 5
-	for (int i = 0; i < 5; i++)
-		root = (root + fix_div(x, root)) >> 1;
-	return root;
-}
-
 LAW_INLINE void boost_set(struct law_boost *s, __u64 window)
 {
-	s->window = boost_min(boost_max(window, 2 * BOOST_SEGMENT), BOOST_MOST);
+	s->window = fix_lower(fix_upper(window, 2 * BOOST_SEGMENT), BOOST_MOST);
 }
 
 /* B RTTmin; zero before the first sample. */
@@ -168,7 +137,7 @@ LAW_INLINE __u64 boost_bundle(const struct law_boost *s)
 {
 	__u64 most = (s->best_now * BOOST_BUNDLE_MOST) >> 8;
 
-	return boost_max(boost_min(2 * s->bundle_now * BOOST_SEGMENT, most), BOOST_SEGMENT);
+	return fix_upper(fix_lower(2 * s->bundle_now * BOOST_SEGMENT, most), BOOST_SEGMENT);
 }
 
 /* q: the queue to hold, as a share of the least round trip. */
@@ -179,9 +148,9 @@ BOOST_FUNCTION __u32 boost_queue_share(const struct law_boost *s)
 	if (!s)
 		return 0;
 	bytes = (((s->rate >> 8) * s->mss >> 12) * 1000000) >> 12;
-	share = boost_root(boost_max(fix_div(BOOST_QUEUE << 40, boost_max(bytes, 1)), 1));
-	share = boost_min(share, s->room);
-	return (__u32)boost_min(boost_max(share, BOOST_SHARE(0.01)), BOOST_SHARE(0.25));
+	share = fix_root(fix_upper(fix_div(BOOST_QUEUE << 40, fix_upper(bytes, 1)), 1));
+	share = fix_lower(share, s->room);
+	return (__u32)fix_lower(fix_upper(share, BOOST_SHARE(0.01)), BOOST_SHARE(0.25));
 }
 
 /* What the path and the wanted queue hold; the window before the first sample. */
@@ -213,7 +182,7 @@ LAW_INLINE void boost_learn_round(struct law_boost *s, int calm)
 	if (!s->rate)
 		return;
 	if (s->previous) {
-		s->falls = s->rate < s->previous ? (__u32)boost_min(s->falls + 1, 255) : 0;
+		s->falls = s->rate < s->previous ? (__u32)fix_lower(s->falls + 1, 255) : 0;
 		if (s->rate > s->previous + s->previous / 50)
 			s->growth = BOOST_EXPONENTIAL;
 		else
@@ -237,10 +206,10 @@ LAW_INLINE void law_boost_know(struct law_boost *s, __u64 rate, __u32 least)
 {
 	__u64 pipe;
 
-	rate = boost_min(rate, BOOST_RATE_MOST);
-	least = (__u32)boost_min(least, BOOST_TIME_MOST);
+	rate = fix_lower(rate, BOOST_RATE_MOST);
+	least = (__u32)fix_lower(least, BOOST_TIME_MOST);
 	pipe = (rate * least) >> 8;
-	boost_set(s, boost_max(s->window, pipe / 100 * 95));
+	boost_set(s, fix_upper(s->window, pipe / 100 * 95));
 	s->known_rate = (__u32)rate;
 	s->known_least = least;
 	s->filling = 0;
@@ -258,13 +227,13 @@ BOOST_FUNCTION __u32 boost_recent(const struct law_boost *s)
 
 	if (!s)
 		return 0;
-	count = boost_min(boost_max(s->last_round / 8, 1), 8);
+	count = fix_lower(fix_upper(s->last_round / 8, 1), 8);
 #pragma GCC unroll 8
 	for (__u64 back = 1; back <= 8; back++) {
 		/* All ones if this one counts. */
 		__u64 counts = -((back - count - 1) >> 63);
 
-		least = boost_min(least, s->recent[(s->next + 8 - back) & 7] | (~counts & 0xffffffff));
+		least = fix_lower(least, s->recent[(s->next + 8 - back) & 7] | (~counts & 0xffffffff));
 	}
 	return (__u32)least;
 }
@@ -313,14 +282,14 @@ BOOST_FUNCTION __u32 boost_take_sample(struct law_boost *s, const struct boost_h
 
 	if (!s || !heard)
 		return 0;
-	sample = boost_min(boost_max(heard->rtt_us, 1), BOOST_TIME_MOST);
+	sample = fix_lower(fix_upper(heard->rtt_us, 1), BOOST_TIME_MOST);
 	elapsed = fix_less(heard->now_us, heard->sent_us);
 	/* In a long recovery the newest sample is old and the queue it tells of is gone. */
 	if (s->least && elapsed >= s->least && elapsed < sample)
 		sample = elapsed;
 	latest = boost_latest(s);
 	if (latest) {
-		s->steps_sum += boost_max(latest, sample) - boost_min(latest, sample);
+		s->steps_sum += fix_upper(latest, sample) - fix_lower(latest, sample);
 		s->steps++;
 	}
 	s->recent[s->next & 7] = (__u32)sample;
@@ -336,7 +305,7 @@ BOOST_FUNCTION __u32 boost_take_sample(struct law_boost *s, const struct boost_h
 	if (s->probe_until && heard->now_us >= s->probe_until)
 		s->probe_until = 0;
 	if (s->replacing) {
-		s->replacing = (__u32)boost_min(s->replacing, sample);
+		s->replacing = (__u32)fix_lower(s->replacing, sample);
 		if (heard->now_us >= s->settled) {
 			boost_forget_least(s);
 			boost_update_least(s, heard->now_us, s->replacing);
@@ -345,15 +314,15 @@ BOOST_FUNCTION __u32 boost_take_sample(struct law_boost *s, const struct boost_h
 		}
 	}
 	if (!heard->round) {
-		s->round = s->round ? (__u32)boost_min(s->round, sample) : (__u32)sample;
+		s->round = s->round ? (__u32)fix_lower(s->round, sample) : (__u32)sample;
 		return 0;
 	}
 	standing = s->round;
 	s->round = (__u32)sample;
 	if (!standing || !s->least)
 		return 0;
-	standing = boost_less(standing, s->least);
-	return 1 + (__u32)boost_min(fix_div(boost_less(standing, s->spread) << 20, s->least), 1U << 30);
+	standing = fix_above(standing, s->least);
+	return 1 + (__u32)fix_lower(fix_div(fix_above(standing, s->spread) << 20, s->least), 1U << 30);
 }
 
 /* What happens to monitor and jitter at a round's end. */
@@ -370,8 +339,8 @@ LAW_INLINE void boost_end_round(struct law_boost *s, __u32 standing)
 	s->lost = 0;
 	s->events = 0;
 	if (s->filling && empty && s->steps >= 8) {
-		share = boost_max(s->spread, fix_div(s->steps_sum, s->steps) * 3);
-		s->spread = (__u32)boost_min(share, s->least / 8);
+		share = fix_upper(s->spread, fix_div(s->steps_sum, s->steps) * 3);
+		s->spread = (__u32)fix_lower(share, s->least / 8);
 	}
 	s->last_round = s->steps;
 	s->steps = 0;
@@ -387,7 +356,7 @@ BOOST_FUNCTION int boost_end_filling(struct law_boost *s, __u64 now_us)
 	s->long_lived = 1;
 	s->flat = 0;
 	s->cut_us = now_us;
-	boost_set(s, boost_min(s->window, boost_full(s)));
+	boost_set(s, fix_lower(s->window, boost_full(s)));
 	return 0;
 }
 
@@ -399,8 +368,8 @@ BOOST_FUNCTION int boost_fill(struct law_boost *s, const struct boost_heard *hea
 		return 0;
 	if (heard->round)
 		s->flat = s->growth == BOOST_EXPONENTIAL ? 0 : s->flat + 1;
-	shown = boost_min(boost_max(s->least / 32, BOOST_FULL_LEAST), BOOST_FULL_MOST);
-	if (boost_less(boost_recent(s), s->least) > shown + s->spread || s->flat >= 3)
+	shown = fix_lower(fix_upper(s->least / 32, BOOST_FULL_LEAST), BOOST_FULL_MOST);
+	if (fix_above(boost_recent(s), s->least) > shown + s->spread || s->flat >= 3)
 		boost_end_filling(s, heard->now_us);
 	else
 		boost_set(s, s->window + 2 * heard->acked * BOOST_SEGMENT);
@@ -422,8 +391,8 @@ BOOST_FUNCTION int boost_compete(struct law_boost *s, const struct boost_heard *
 		s->velocity = 0;
 	} else if (!before_cut && !heard->app_limited) {
 		/* The root of a number in 2^-16 is in 2^-8. */
-		step = boost_min(boost_root(s->window) << 7, s->window / 80);
-		step = boost_max(step, BOOST_SEGMENT);
+		step = fix_lower(fix_root(s->window) << 7, s->window / 80);
+		step = fix_upper(step, BOOST_SEGMENT);
 		boost_set(s, s->window + fix_div(step * heard->acked, s->window >> 16));
 	}
 	return 0;
@@ -437,10 +406,10 @@ BOOST_FUNCTION int boost_balance(struct law_boost *s, __u32 standing)
 	if (!s)
 		return 0;
 	share = boost_queue_share(s);
-	s->empty = standing < share / 2 ? (__u32)boost_min(s->empty + 1, 255) : 0;
-	s->velocity = s->empty > 3 ? (__u32)boost_min(s->velocity + 1, 20) : 0;
+	s->empty = standing < share / 2 ? (__u32)fix_lower(s->empty + 1, 255) : 0;
+	s->velocity = s->empty > 3 ? (__u32)fix_lower(s->velocity + 1, 20) : 0;
 	if (s->empty > 3)
-		s->room = (__u32)boost_min(s->room + s->room / 4, BOOST_ONE);
+		s->room = (__u32)fix_lower(s->room + s->room / 4, BOOST_ONE);
 	if (s->empty > 16) {
 		s->filling = 1;
 		s->empty = 0;
@@ -448,19 +417,19 @@ BOOST_FUNCTION int boost_balance(struct law_boost *s, __u32 standing)
 	}
 	window = s->window;
 	pipe = fix_div(window << 20, BOOST_ONE + standing);
-	room = boost_max(boost_min(BOOST_SHARE(0.25), s->room), share);
-	step = boost_min(share << (s->velocity & 31), room);
+	room = fix_upper(fix_lower(BOOST_SHARE(0.25), s->room), share);
+	step = fix_lower(share << (s->velocity & 31), room);
 	next = (window + pipe + ((pipe * step) >> 20) + BOOST_SEGMENT) / 2;
 	pipe = boost_pipe(s);
 	if (pipe) {
 		/* Above what arrives by no more than a step; and not below half of it for a queue of others. */
 		most = pipe + ((pipe * share) >> 20);
 		most += most / 4;
-		most = fix_div(most << 20, BOOST_ONE - boost_min(s->usual, BOOST_SHARE(0.25)));
-		floor = boost_min(pipe / 2, window);
-		next = boost_max(boost_min(next, most + boost_bundle(s)), floor);
+		most = fix_div(most << 20, BOOST_ONE - fix_lower(s->usual, BOOST_SHARE(0.25)));
+		floor = fix_lower(pipe / 2, window);
+		next = fix_upper(fix_lower(next, most + boost_bundle(s)), floor);
 	}
-	boost_set(s, boost_max(next, boost_min(window, BOOST_LEAST)));
+	boost_set(s, fix_upper(next, fix_lower(window, BOOST_LEAST)));
 	return 0;
 }
 
@@ -482,14 +451,14 @@ BOOST_FUNCTION int law_boost_hear(struct law_boost *s, const struct boost_heard 
 
 	if (!s || !heard)
 		return 0;
-	rate = boost_min(heard->rate, BOOST_RATE_MOST);
-	s->srtt_us = (__u32)boost_max(heard->srtt_us, 1);
+	rate = fix_lower(heard->rate, BOOST_RATE_MOST);
+	s->srtt_us = (__u32)fix_upper(heard->srtt_us, 1);
 	if (s->known_rate) {
 		__u64 least = s->known_least, found = heard->rtt_us, known = s->known_rate;
 
 		s->known_rate = 0;
 		if (found > least + least / 4 || found + found / 4 < least) {
-			boost_set(s, boost_min(s->window, BOOST_LEAST));
+			boost_set(s, fix_lower(s->window, BOOST_LEAST));
 			s->filling = 1;
 		} else {
 			boost_learn(s, known);
@@ -497,7 +466,7 @@ BOOST_FUNCTION int law_boost_hear(struct law_boost *s, const struct boost_heard 
 			s->best_now = (__u32)known;
 		}
 	}
-	s->acked = (__u32)boost_min((__u64)s->acked + heard->acked, ~0U);
+	s->acked = (__u32)fix_lower((__u64)s->acked + heard->acked, ~0U);
 	if (heard->round) {
 		s->rounds++;
 		s->slot = s->slot >= BOOST_ROUNDS - 1 ? 0 : s->slot + 1;
@@ -507,15 +476,15 @@ BOOST_FUNCTION int law_boost_hear(struct law_boost *s, const struct boost_heard 
 		s->bundle_now = 0;
 #pragma GCC unroll 10
 		for (int i = 0; i < BOOST_ROUNDS; i++) {
-			s->best_now = (__u32)boost_max(s->best_now, s->best[i]);
-			s->bundle_now = (__u32)boost_max(s->bundle_now, s->bundles[i]);
+			s->best_now = (__u32)fix_upper(s->best_now, s->best[i]);
+			s->bundle_now = (__u32)fix_upper(s->bundle_now, s->bundles[i]);
 		}
 	}
-	s->bundles[BOOST_SLOT(s->slot)] = (__u32)boost_max(s->bundles[BOOST_SLOT(s->slot)], heard->acked);
-	s->bundle_now = (__u32)boost_max(s->bundle_now, heard->acked);
+	s->bundles[BOOST_SLOT(s->slot)] = (__u32)fix_upper(s->bundles[BOOST_SLOT(s->slot)], heard->acked);
+	s->bundle_now = (__u32)fix_upper(s->bundle_now, heard->acked);
 	if (rate && (!heard->app_limited || rate >= s->best_now)) {
-		s->best[BOOST_SLOT(s->slot)] = (__u32)boost_max(s->best[BOOST_SLOT(s->slot)], rate);
-		s->best_now = (__u32)boost_max(s->best_now, rate);
+		s->best[BOOST_SLOT(s->slot)] = (__u32)fix_upper(s->best[BOOST_SLOT(s->slot)], rate);
+		s->best_now = (__u32)fix_upper(s->best_now, rate);
 		boost_learn(s, rate);
 	}
 	if (heard->round && !heard->app_limited)
@@ -532,7 +501,7 @@ BOOST_FUNCTION int law_boost_hear(struct law_boost *s, const struct boost_heard 
 	}
 	if (before_cut && s->draining)
 		/* What is acknowledged now was sent while the path filled; it arrives at the path's rate. */
-		boost_set(s, boost_max(s->window, boost_full(s)));
+		boost_set(s, fix_upper(s->window, boost_full(s)));
 	s->draining &= before_cut;
 	if (s->competing) {
 		boost_compete(s, heard, standing, before_cut);
@@ -560,18 +529,18 @@ BOOST_FUNCTION int law_boost_lose(struct law_boost *s, const struct boost_lost *
 
 	if (!s || !loss)
 		return 0;
-	least = s->least ? s->least : boost_max(loss->min_rtt_us, 1);
+	least = s->least ? s->least : fix_upper(loss->min_rtt_us, 1);
 	latest = boost_latest(s);
 	latest = latest ? latest : loss->rtt_us;
-	queue = boost_min(fix_div(boost_less(latest, least) << 20, least), 1U << 30);
+	queue = fix_lower(fix_div(fix_above(latest, least) << 20, least), 1U << 30);
 	/* The monitor's judgement. */
-	s->lost = (__u32)boost_min((__u64)s->lost + loss->lost, ~0U);
+	s->lost = (__u32)fix_lower((__u64)s->lost + loss->lost, ~0U);
 	s->events++;
 	all = (__u64)s->acked + s->lost;
 	share = fix_div((__u64)s->lost << 20, all);
 	many = s->events > 5 && share > s->usual + BOOST_SHARE(0.05);
 	if (many && queue > BOOST_SHARE(0.01) && s->usual < BOOST_SHARE(0.01))
-		s->limit = s->limit ? (__u32)boost_min(s->limit, queue) : (__u32)queue;
+		s->limit = s->limit ? (__u32)fix_lower(s->limit, queue) : (__u32)queue;
 	congestion = loss->signal == LAW_MARK || queue > BOOST_SHARE(0.25) || many ||
 		     (s->limit && queue * 5 >= s->limit * 4ULL);
 	if (loss->signal == LAW_TIMEOUT) {
@@ -587,15 +556,15 @@ BOOST_FUNCTION int law_boost_lose(struct law_boost *s, const struct boost_lost *
 	if (s->competing && s->rounds - s->overflow_round < 8)
 		return 0;
 	/* Half of the queue that overflowed fits. */
-	s->room = (__u32)boost_max(boost_min(s->room, queue / 2), BOOST_SHARE(0.01));
+	s->room = (__u32)fix_upper(fix_lower(s->room, queue / 2), BOOST_SHARE(0.01));
 	s->overflow_round = s->rounds;
 	if (s->filling)
 		boost_end_filling(s, loss->now_us);
-	floor = boost_min(s->window, BOOST_LEAST);
+	floor = fix_lower(s->window, BOOST_LEAST);
 	kept = s->competing ? BOOST_SHARE(0.9) : BOOST_SHARE(0.8);
 	/* Emptying a short queue twice is enough. */
-	kept = boost_max(kept, boost_min(fix_div(BOOST_ONE << 20, BOOST_ONE + 2 * queue), BOOST_SHARE(0.9)));
-	boost_set(s, boost_max((s->window * kept) >> 20, floor));
+	kept = fix_upper(kept, fix_lower(fix_div(BOOST_ONE << 20, BOOST_ONE + 2 * queue), BOOST_SHARE(0.9)));
+	boost_set(s, fix_upper((s->window * kept) >> 20, floor));
 	s->empty = 0;
 	s->velocity = 0;
 	s->cut_us = loss->now_us;
@@ -608,7 +577,7 @@ LAW_INLINE __u64 law_boost_window(const struct law_boost *s)
 	__u64 pipe = boost_pipe(s);
 
 	if (s->probe_until && pipe)
-		return boost_max(boost_min(s->window, pipe / 10 * 7), 2 * BOOST_SEGMENT);
+		return fix_upper(fix_lower(s->window, pipe / 10 * 7), 2 * BOOST_SEGMENT);
 	return s->window;
 }
 
@@ -620,8 +589,8 @@ BOOST_FUNCTION __u64 law_boost_pace(const struct law_boost *s)
 	if (!s || !s->srtt_us)
 		return 0;
 	recent = boost_recent(s);
-	time = recent ? boost_min(recent, s->srtt_us) : s->srtt_us;
-	return boost_max(fix_div(law_boost_window(s) << 8, time) * (s->filling ? 1688 : 1034) >> 10, 1);
+	time = recent ? fix_lower(recent, s->srtt_us) : s->srtt_us;
+	return fix_upper(fix_div(law_boost_window(s) << 8, time) * (s->filling ? 1688 : 1034) >> 10, 1);
 }
 
 #endif

@@ -17,24 +17,19 @@
 #define ENHANCED_MANY_Q7 (6U << 7)
 
 struct law_enhanced {
-	__u32 frac;
-	__u32 part;          /* of the threshold beyond whole segments, in Q16 */
+	struct law_base base;
 	__u32 reference_us;
-	__u32 limit;         /* greatest window of this round */
 };
 
 LAW_INLINE void law_enhanced_init(struct law_enhanced *s, const struct law_setup *setup)
 {
-	s->frac = 0;
-	s->part = 0;
+	law_begin(&s->base, setup);
 	s->reference_us = setup->reference_us ? setup->reference_us : ENHANCED_REFERENCE_US;
-	s->limit = setup->cwnd;
 }
 
 LAW_INLINE void law_enhanced_sample(struct law_enhanced *s, const struct law_ack *ack)
 {
-	if (ack->round_start)
-		s->limit = law_limit(ack);
+	law_round(&s->base, ack);
 }
 
 /* Half segments per acknowledged segment in slow start, over 2^rho - 1: 4, 2 or 1. */
@@ -50,9 +45,9 @@ LAW_INLINE __u64 law_enhanced_phase(__u64 window, __u64 threshold, const struct 
 
 LAW_INLINE void law_enhanced_grow(struct law_enhanced *s, struct law_ack *ack)
 {
-	__u64 window = law_window(ack->cwnd, s->frac), limit = (__u64)s->limit << 16;
+	__u64 window = law_now(&s->base, ack), limit = law_limit(&s->base);
 	__u64 rho = law_rho(ack->min_rtt_us, s->reference_us), acked_q8 = law_acked_q8(ack);
-	__u64 top = law_window(ack->ssthresh, s->part);
+	__u64 top = law_top(&s->base, ack);
 
 	if (window < top) {
 		__u64 step = law_leap(rho) * law_enhanced_phase(window, top, ack) * (acked_q8 >> 8) / 2;
@@ -61,14 +56,13 @@ LAW_INLINE void law_enhanced_grow(struct law_enhanced *s, struct law_ack *ack)
 	} else {
 		law_grow_to(&window, limit, law_avoid(window, rho * rho >> 16, acked_q8));
 	}
-	ack->cwnd = law_store(&s->frac, window);
+	ack->cwnd = law_store(&s->base, window);
 }
 
 LAW_INLINE __u32 law_enhanced_loss(struct law_enhanced *s, const struct law_loss *loss)
 {
-	__u64 window = law_window(loss->cwnd, s->frac);
+	__u64 window = law_window(loss->cwnd, s->base.frac);
 	__u64 queued = law_backlog_q7(window, loss->rtt_us, loss->min_rtt_us), kept = FIX_Q16(0.4);
-	__u32 ssthresh;
 
 	if (loss->signal == LAW_TIMEOUT)
 		kept = FIX_Q16(0.5);
@@ -76,14 +70,12 @@ LAW_INLINE __u32 law_enhanced_loss(struct law_enhanced *s, const struct law_loss
 		kept = FIX_Q16(0.8);
 	else if (loss->signal == LAW_GAP && queued < ENHANCED_MANY_Q7)
 		kept = FIX_Q16(0.6);
-	ssthresh = law_cut(&s->frac, window, kept);
-	s->part = s->frac;
-	return ssthresh;
+	return law_cut(&s->base, window, kept);
 }
 
 LAW_INLINE void law_enhanced_timeout(struct law_enhanced *s)
 {
-	s->frac = 0;
+	s->base.frac = 0;
 }
 
 LAW_INLINE void law_enhanced_undo(struct law_enhanced *s)

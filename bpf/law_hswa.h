@@ -24,13 +24,11 @@
 #define HSWA_GAMMA 1U
 
 struct law_hswa {
-	__u32 frac;
-	__u32 limit;         /* greatest window of this round */
+	struct law_base base;
 	__u64 sum_us;        /* of this round's samples of the round trip */
 	__u32 samples;
 	__u32 step;          /* growth of this round in Q16 segments */
 	__u16 doubling;      /* bit 0; bit 1: as it was before the last cut */
-	__u16 part;          /* of the threshold beyond whole segments, in Q16 */
 	__u32 fixed_step;    /* S in Q16; 0: from the losses */
 	__u32 seen;          /* segments acknowledged or lost, HSWA_MEMORY at most */
 	__u32 lost;          /* of those, lost, in 2^-18 segments */
@@ -39,13 +37,11 @@ struct law_hswa {
 
 LAW_INLINE void law_hswa_init(struct law_hswa *s, const struct law_setup *setup)
 {
-	s->frac = 0;
-	s->limit = setup->cwnd;
+	law_begin(&s->base, setup);
 	s->sum_us = 0;
 	s->samples = 0;
 	s->step = 0;
 	s->doubling = 3;
-	s->part = 0;
 	s->fixed_step = (__u32)fix_min((__u64)setup->step_q8 << 8, HSWA_STEP_MOST);
 	s->seen = 0;
 	s->lost = 0;
@@ -100,7 +96,7 @@ LAW_INLINE __u64 law_hswa_step(const struct law_hswa *s, __u32 mss)
 /* A round is over: its mean round trip says what the next one may add. */
 LAW_INLINE void law_hswa_judge(struct law_hswa *s, const struct law_ack *ack, __u32 mean_us)
 {
-	__u64 window = law_window(ack->cwnd, s->frac), delay = fix_less(mean_us, ack->min_rtt_us / 2), base = delay;
+	__u64 window = law_now(&s->base, ack), delay = fix_less(mean_us, ack->min_rtt_us / 2), base = delay;
 	__u64 step = law_hswa_step(s, ack->mss);
 
 #pragma GCC unroll 9
@@ -114,14 +110,13 @@ LAW_INLINE void law_hswa_judge(struct law_hswa *s, const struct law_ack *ack, __
 	else
 		s->step = (__u32)fix_div(step * fix_less(2 * base, delay), base);
 	if ((window >> 9) * fix_less(mean_us, ack->min_rtt_us) > ((__u64)mean_us * HSWA_GAMMA << 7) ||
-	    window >= law_window(ack->ssthresh, s->part))
+	    window >= law_top(&s->base, ack))
 		s->doubling &= 2;
 }
 
 LAW_INLINE void law_hswa_sample(struct law_hswa *s, const struct law_ack *ack)
 {
-	if (ack->round_start)
-		s->limit = law_limit(ack);
+	law_round(&s->base, ack);
 	law_hswa_count(s, ack->acked, ack->lost);
 	if (ack->round_start && s->samples) {
 		law_hswa_judge(s, ack, (__u32)(s->sum_us / s->samples));
@@ -136,16 +131,16 @@ LAW_INLINE void law_hswa_sample(struct law_hswa *s, const struct law_ack *ack)
 
 LAW_INLINE void law_hswa_grow(struct law_hswa *s, struct law_ack *ack)
 {
-	__u64 window = law_window(ack->cwnd, s->frac), limit = (__u64)s->limit << 16;
+	__u64 window = law_now(&s->base, ack), limit = law_limit(&s->base);
 	__u64 acked_q8 = law_acked_q8(ack);
 
 	if (s->doubling & 1) {
-		law_grow_to(&window, fix_min(law_window(ack->ssthresh, s->part), limit), acked_q8 << 8);
-		ack->cwnd = law_store(&s->frac, window);
+		law_grow_to(&window, fix_min(law_top(&s->base, ack), limit), acked_q8 << 8);
+		ack->cwnd = law_store(&s->base, window);
 		return;
 	}
 	law_grow_to(&window, limit, fix_min(law_avoid(window, s->step, acked_q8), s->step));
-	ack->cwnd = law_store(&s->frac, window);
+	ack->cwnd = law_store(&s->base, window);
 	/* The kernel paces by it: twice the window per round trip below, 1.2 times above. */
 	if (ack->ssthresh == LAW_NO_SSTHRESH)
 		ack->ssthresh = ack->cwnd;
@@ -153,9 +148,8 @@ LAW_INLINE void law_hswa_grow(struct law_hswa *s, struct law_ack *ack)
 
 LAW_INLINE __u32 law_hswa_loss(struct law_hswa *s, const struct law_loss *loss)
 {
-	__u32 ssthresh = law_cut(&s->frac, law_window(loss->cwnd, s->frac), FIX_Q16(0.5));
+	__u32 ssthresh = law_cut(&s->base, law_window(loss->cwnd, s->base.frac), FIX_Q16(0.5));
 
-	s->part = (__u16)s->frac;
 	law_hswa_count(s, 0, loss->lost);
 	/* The first call for a cut. */
 	if (loss->signal == LAW_GAP)
@@ -165,7 +159,7 @@ LAW_INLINE __u32 law_hswa_loss(struct law_hswa *s, const struct law_loss *loss)
 
 LAW_INLINE void law_hswa_timeout(struct law_hswa *s)
 {
-	s->frac = 0;
+	s->base.frac = 0;
 	s->doubling |= 1;
 }
 

@@ -24,8 +24,7 @@
 #define HYBIC_TIME_MOST (1ULL << 20)
 
 struct law_hybic {
-	__u32 frac;
-	__u32 limit;         /* greatest window of this round */
+	struct law_base base;
 	__u32 reference_us;
 	__u32 gamma;
 	__u32 cut;           /* 1: ssthresh comes from a loss; 0: it is rho gamma */
@@ -33,7 +32,6 @@ struct law_hybic {
 	__u32 slope;         /* of the friendly region, in 2^-40 segments per microsecond */
 	__u32 running;       /* 1: an epoch lasts */
 	__u32 k;             /* K in 1/1024 s, while it does */
-	__u16 part;          /* of the threshold beyond whole segments, in Q16: half a segment moves K for seconds */
 	__u16 before;        /* before the last cut: bit 0 as `cut`, bit 1 as `slow_start` */
 	__u64 w_max;         /* Q16; zero before the first loss */
 	__u64 w_max_before;  /* the same before the last cut */
@@ -44,8 +42,7 @@ struct law_hybic {
 
 LAW_INLINE void law_hybic_init(struct law_hybic *s, const struct law_setup *setup)
 {
-	s->frac = 0;
-	s->limit = setup->cwnd;
+	law_begin(&s->base, setup);
 	s->reference_us = (__u32)fix_max(setup->reference_us ? setup->reference_us : HYBIC_REFERENCE_US, 1000);
 	s->slope = (__u32)((HYBIC_FRIENDLY << 24) / s->reference_us);
 	s->gamma = setup->ssthresh < LAW_NO_SSTHRESH ? setup->ssthresh : HYBIC_GAMMA;
@@ -54,7 +51,6 @@ LAW_INLINE void law_hybic_init(struct law_hybic *s, const struct law_setup *setu
 	s->before = 2;
 	s->running = 0;
 	s->k = 0;
-	s->part = 0;
 	s->w_max = 0;
 	s->w_max_before = 0;
 	s->start_us = 0;
@@ -68,8 +64,7 @@ LAW_INLINE void law_hybic_sample(struct law_hybic *s, const struct law_ack *ack)
 	if (!ack->limited && s->last_us)
 		s->start_us += fix_less(ack->now_us, s->last_us);
 	s->last_us = fix_max(s->last_us, ack->now_us);
-	if (ack->round_start)
-		s->limit = law_limit(ack);
+	law_round(&s->base, ack);
 }
 
 /* Microseconds in 1/1024 s. */
@@ -123,12 +118,12 @@ LAW_INLINE __u64 law_hybic_avoid(struct law_hybic *s, const struct law_ack *ack,
 
 LAW_INLINE void law_hybic_grow(struct law_hybic *s, struct law_ack *ack)
 {
-	__u64 window = law_window(ack->cwnd, s->frac), limit = (__u64)s->limit << 16;
+	__u64 window = law_now(&s->base, ack), limit = law_limit(&s->base);
 	__u64 acked_q8 = law_acked_q8(ack);
 
 	if (s->slow_start) {
 		__u64 rho = law_rho(ack->min_rtt_us, s->reference_us), leap = law_leap(rho);
-		__u64 top = s->cut ? law_window(ack->ssthresh, s->part) : fix_min(rho * s->gamma, (__u64)LAW_MOST << 16);
+		__u64 top = s->cut ? law_top(&s->base, ack) : fix_min(rho * s->gamma, (__u64)LAW_MOST << 16);
 		__u64 rest = law_grow_to(&window, fix_min(top, limit), leap * (acked_q8 >> 8));
 
 		s->slow_start = window < top;
@@ -136,7 +131,7 @@ LAW_INLINE void law_hybic_grow(struct law_hybic *s, struct law_ack *ack)
 	}
 	if (acked_q8)
 		law_grow_to(&window, limit, law_hybic_avoid(s, ack, window, acked_q8));
-	ack->cwnd = law_store(&s->frac, window);
+	ack->cwnd = law_store(&s->base, window);
 	/* The kernel paces by it: twice the window per round trip below, 1.2 times above. */
 	if (!s->slow_start && ack->ssthresh == LAW_NO_SSTHRESH)
 		ack->ssthresh = ack->cwnd;
@@ -144,8 +139,7 @@ LAW_INLINE void law_hybic_grow(struct law_hybic *s, struct law_ack *ack)
 
 LAW_INLINE __u32 law_hybic_loss(struct law_hybic *s, const struct law_loss *loss)
 {
-	__u64 window = law_window(loss->cwnd, s->frac);
-	__u32 ssthresh;
+	__u64 window = law_window(loss->cwnd, s->base.frac);
 
 	/* The first call for a cut. */
 	if (loss->signal == LAW_GAP) {
@@ -156,14 +150,13 @@ LAW_INLINE __u32 law_hybic_loss(struct law_hybic *s, const struct law_loss *loss
 	s->cut = 1;
 	s->running = 0;
 	s->slow_start = 0;
-	ssthresh = law_cut(&s->frac, window, HYBIC_KEPT);
-	s->part = (__u16)s->frac;
-	return ssthresh;
+	/* The fraction counts: half a segment of the threshold moves K for seconds. */
+	return law_cut(&s->base, window, HYBIC_KEPT);
 }
 
 LAW_INLINE void law_hybic_timeout(struct law_hybic *s)
 {
-	s->frac = 0;
+	s->base.frac = 0;
 	s->running = 0;
 	s->slow_start = 1;
 }

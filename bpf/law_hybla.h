@@ -16,31 +16,26 @@
 #define HYBLA_KEPT FIX_Q16(0.5)
 
 struct law_hybla {
-	__u32 frac;
-	__u32 part;          /* of the threshold beyond whole segments, in Q16 */
+	struct law_base base;
 	__u32 reference_us;
-	__u32 limit;         /* greatest window of this round */
 };
 
 LAW_INLINE void law_hybla_init(struct law_hybla *s, const struct law_setup *setup)
 {
-	s->frac = 0;
-	s->part = 0;
+	law_begin(&s->base, setup);
 	s->reference_us = setup->reference_us ? setup->reference_us : HYBLA_REFERENCE_US;
-	s->limit = setup->cwnd;
 }
 
 LAW_INLINE void law_hybla_sample(struct law_hybla *s, const struct law_ack *ack)
 {
-	if (ack->round_start)
-		s->limit = law_limit(ack);
+	law_round(&s->base, ack);
 }
 
 LAW_INLINE void law_hybla_grow(struct law_hybla *s, struct law_ack *ack)
 {
-	__u64 window = law_window(ack->cwnd, s->frac), limit = (__u64)s->limit << 16;
+	__u64 window = law_now(&s->base, ack), limit = law_limit(&s->base);
 	__u64 rho = law_rho(ack->min_rtt_us, s->reference_us), acked_q8 = law_acked_q8(ack);
-	__u64 top = law_window(ack->ssthresh, s->part);
+	__u64 top = law_top(&s->base, ack);
 
 	if (window < top) {
 		__u64 leap = law_leap(rho);
@@ -50,20 +45,17 @@ LAW_INLINE void law_hybla_grow(struct law_hybla *s, struct law_ack *ack)
 		acked_q8 = window < top ? 0 : fix_div(rest << 8, leap);
 	}
 	law_grow_to(&window, limit, law_avoid(window, rho * rho >> 16, acked_q8));
-	ack->cwnd = law_store(&s->frac, window);
+	ack->cwnd = law_store(&s->base, window);
 }
 
 LAW_INLINE __u32 law_hybla_loss(struct law_hybla *s, const struct law_loss *loss)
 {
-	__u32 ssthresh = law_cut(&s->frac, law_window(loss->cwnd, s->frac), HYBLA_KEPT);
-
-	s->part = s->frac;
-	return ssthresh;
+	return law_cut(&s->base, law_window(loss->cwnd, s->base.frac), HYBLA_KEPT);
 }
 
 LAW_INLINE void law_hybla_timeout(struct law_hybla *s)
 {
-	s->frac = 0;
+	s->base.frac = 0;
 }
 
 LAW_INLINE void law_hybla_undo(struct law_hybla *s)

@@ -110,29 +110,9 @@ struct law_skyhaul {
 #define SKYHAUL_FUNCTION static __attribute__((unused))
 #endif
 
-/* As fix_min() and fix_max(), below 2^63, without a branch. */
-LAW_INLINE __u64 skyhaul_min(__u64 a, __u64 b)
-{
-	__u64 less = a - b;
-
-	return b + (less & -(less >> 63));
-}
-
-LAW_INLINE __u64 skyhaul_max(__u64 a, __u64 b)
-{
-	__u64 less = a - b;
-
-	return a - (less & -(less >> 63));
-}
-
-LAW_INLINE __u64 skyhaul_less(__u64 a, __u64 b)
-{
-	return skyhaul_max(a, b) - b;
-}
-
 LAW_INLINE __u64 skyhaul_clamp(__u64 x, __u64 least, __u64 most)
 {
-	return skyhaul_min(skyhaul_max(x, least), most);
+	return fix_lower(fix_upper(x, least), most);
 }
 
 /* One more on a counter of 8 bits that stays at its end. */
@@ -143,18 +123,7 @@ LAW_INLINE __u8 skyhaul_count(__u8 n)
 
 LAW_INLINE __u32 skyhaul_sum(__u32 a, __u32 b)
 {
-	return (__u32)skyhaul_min((__u64)a + b, 0xffffffffULL);
-}
-
-/* The square root of a number from 1 to 2^40, within one. Five Newton steps from a power of two above it. */
-LAW_INLINE __u64 skyhaul_root(__u64 number)
-{
-	__u64 root = 2ULL << (fix_ilog2(number) >> 1);
-
-#pragma GCC unroll 5
-	for (int i = 0; i < 5; i++)
-		root = (root + fix_div(number, root)) >> 1;
-	return root;
+	return (__u32)fix_lower((__u64)a + b, 0xffffffffULL);
 }
 
 LAW_INLINE void skyhaul_set(struct law_skyhaul *s, __u64 window)
@@ -164,7 +133,7 @@ LAW_INLINE void skyhaul_set(struct law_skyhaul *s, __u64 window)
 
 LAW_INLINE __u64 skyhaul_through(const struct law_skyhaul *s)
 {
-	return skyhaul_max(s->rate, s->last);
+	return fix_upper(s->rate, s->last);
 }
 
 /* Segments that a path of this rate and round trip holds, random loss put back. */
@@ -176,13 +145,13 @@ LAW_INLINE __u64 skyhaul_pipe(const struct law_skyhaul *s, __u64 rate, __u32 tim
 /* Answers come in bundles: twice the greatest is in flight although no queue holds it. */
 LAW_INLINE __u64 skyhaul_bundles(const struct law_skyhaul *s)
 {
-	return skyhaul_min(2 * s->bundle * SKYHAUL_SEGMENT, (skyhaul_through(s) * SKYHAUL_BUNDLE_MOST) >> 16);
+	return fix_lower(2 * s->bundle * SKYHAUL_SEGMENT, (skyhaul_through(s) * SKYHAUL_BUNDLE_MOST) >> 16);
 }
 
 /* The greatest queue that is known to fit, half of D as long as nothing is known. */
 LAW_INLINE __u32 skyhaul_fits(const struct law_skyhaul *s)
 {
-	return s->room ? s->room : (__u32)skyhaul_max(s->least / 2, SKYHAUL_TARGET_MOST);
+	return s->room ? s->room : (__u32)fix_upper(s->least / 2, SKYHAUL_TARGET_MOST);
 }
 
 /* The wanted queue. */
@@ -193,11 +162,11 @@ SKYHAUL_FUNCTION __u32 skyhaul_target(const struct law_skyhaul *s)
 	if (!s)
 		return 0;
 	per_second = (skyhaul_through(s) * 1000000) >> 24;
-	wanted = SKYHAUL_TARGET * 16 / skyhaul_max(skyhaul_root(skyhaul_max(per_second, 1) * 256), 1);
-	wanted = skyhaul_min(wanted, SKYHAUL_TIME_MOST);
-	wanted = skyhaul_max(skyhaul_max(wanted, s->least / 64), SKYHAUL_TARGET_LEAST);
-	wanted = skyhaul_min(skyhaul_min(wanted, skyhaul_max(s->least / 8, SKYHAUL_TARGET_MOST)), skyhaul_fits(s));
-	return (__u32)(wanted + skyhaul_min(s->spread, s->least / 4));
+	wanted = SKYHAUL_TARGET * 16 / fix_upper(fix_root(fix_upper(per_second, 1) * 256), 1);
+	wanted = fix_lower(wanted, SKYHAUL_TIME_MOST);
+	wanted = fix_upper(fix_upper(wanted, s->least / 64), SKYHAUL_TARGET_LEAST);
+	wanted = fix_lower(fix_lower(wanted, fix_upper(s->least / 8, SKYHAUL_TARGET_MOST)), skyhaul_fits(s));
+	return (__u32)(wanted + fix_lower(s->spread, s->least / 4));
 }
 
 /* What path, wanted queue and bundles hold. */
@@ -218,13 +187,13 @@ LAW_INLINE __u64 skyhaul_depth(const struct law_skyhaul *s)
 LAW_INLINE void law_skyhaul_init(struct law_skyhaul *s, __u64 segments)
 {
 	*s = (struct law_skyhaul){};
-	skyhaul_set(s, skyhaul_min(segments, 1 << 24) * SKYHAUL_SEGMENT);
+	skyhaul_set(s, fix_lower(segments, 1 << 24) * SKYHAUL_SEGMENT);
 }
 
 /* What is known before the first answer: a window of so many segments for a path of this round trip. */
 LAW_INLINE void law_skyhaul_know(struct law_skyhaul *s, __u64 segments, __u32 least)
 {
-	skyhaul_set(s, skyhaul_min(segments, 1 << 24) * SKYHAUL_SEGMENT);
+	skyhaul_set(s, fix_lower(segments, 1 << 24) * SKYHAUL_SEGMENT);
 	s->replacing = (__u32)skyhaul_clamp(least, 1, SKYHAUL_TIME_MOST);
 	s->stage = SKYHAUL_DRAIN;
 }
@@ -252,7 +221,7 @@ LAW_INLINE void law_skyhaul_timeout(struct law_skyhaul *s)
 		__u64 pipe = skyhaul_pipe(s, skyhaul_through(s), s->least);
 
 		if (pipe)
-			skyhaul_set(s, skyhaul_min(s->window, skyhaul_max(pipe, SKYHAUL_TEN)));
+			skyhaul_set(s, fix_lower(s->window, fix_upper(pipe, SKYHAUL_TEN)));
 	}
 	s->silent = 3;
 	s->growth = 0;
@@ -272,9 +241,9 @@ LAW_INLINE __u64 law_skyhaul_window(const struct law_skyhaul *s)
 	__u64 window = s->window;
 
 	if (s->silent & 1)
-		return skyhaul_min(window, 2 * SKYHAUL_WINDOW_LEAST);
+		return fix_lower(window, 2 * SKYHAUL_WINDOW_LEAST);
 	if (s->dip == SKYHAUL_DIP)
-		return skyhaul_max(window - fix_div(window, skyhaul_depth(s)), skyhaul_min(window, SKYHAUL_TEN));
+		return fix_upper(window - fix_div(window, skyhaul_depth(s)), fix_lower(window, SKYHAUL_TEN));
 	return window;
 }
 
@@ -288,8 +257,8 @@ LAW_INLINE __u64 law_skyhaul_pace(const struct law_skyhaul *s)
 	if (s->stage == SKYHAUL_START)
 		gain = s->window < SKYHAUL_TRIPLE ? SKYHAUL_PACE_TRIPLE : SKYHAUL_PACE_DOUBLE;
 	if (s->stage == SKYHAUL_CRUISE)
-		queue = s->round ? skyhaul_min(s->queue, skyhaul_less(s->round, s->least)) : s->queue;
-	return skyhaul_max(fix_div(law_skyhaul_window(s) << 16, s->least + queue) * gain / 256, 1);
+		queue = s->round ? fix_lower(s->queue, fix_above(s->round, s->least)) : s->queue;
+	return fix_upper(fix_div(law_skyhaul_window(s) << 16, s->least + queue) * gain / 256, 1);
 }
 
 /* The first round trip of a path that was known: a quarter more or less is another path. */
@@ -302,13 +271,13 @@ LAW_INLINE void skyhaul_confirm(struct law_skyhaul *s, __u32 rtt)
 	s->replacing = 0;
 	if (rtt > known + known / 4 || known > rtt + rtt / 4) {
 		s->stage = SKYHAUL_START;
-		skyhaul_set(s, skyhaul_min(s->window, SKYHAUL_TEN));
+		skyhaul_set(s, fix_lower(s->window, SKYHAUL_TEN));
 	}
 }
 
 LAW_INLINE void skyhaul_take_round_trip(struct law_skyhaul *s, const struct skyhaul_heard *heard)
 {
-	__u32 rtt = (__u32)skyhaul_min(heard->rtt, SKYHAUL_TIME_MOST), hot;
+	__u32 rtt = (__u32)fix_lower(heard->rtt, SKYHAUL_TIME_MOST), hot;
 
 	if (!rtt)
 		return;
@@ -318,9 +287,9 @@ LAW_INLINE void skyhaul_take_round_trip(struct law_skyhaul *s, const struct skyh
 		skyhaul_confirm(s, rtt);
 		s->least = rtt;
 	}
-	s->round = s->round ? (__u32)skyhaul_min(s->round, rtt) : rtt;
+	s->round = s->round ? (__u32)fix_lower(s->round, rtt) : rtt;
 	if (s->dip)
-		s->replacing = s->replacing ? (__u32)skyhaul_min(s->replacing, rtt) : rtt;
+		s->replacing = s->replacing ? (__u32)fix_lower(s->replacing, rtt) : rtt;
 	s->samples += s->samples < 0xffff;
 	s->sum = skyhaul_sum(s->sum, (rtt - s->least) >> 6);
 	hot = (__u32)skyhaul_clamp(s->least / 16, SKYHAUL_HOT_LEAST, SKYHAUL_HOT_MOST) + s->spread;
@@ -333,7 +302,7 @@ LAW_INLINE void skyhaul_end_start(struct law_skyhaul *s)
 	s->rounds = 0;
 	s->flat = 0;
 	if (s->least && skyhaul_through(s))
-		skyhaul_set(s, skyhaul_min(s->window, skyhaul_max(skyhaul_full(s), SKYHAUL_TEN)));
+		skyhaul_set(s, fix_lower(s->window, fix_upper(skyhaul_full(s), SKYHAUL_TEN)));
 }
 
 SKYHAUL_FUNCTION int skyhaul_start(struct law_skyhaul *s, const struct skyhaul_heard *heard)
@@ -352,7 +321,7 @@ SKYHAUL_FUNCTION int skyhaul_start(struct law_skyhaul *s, const struct skyhaul_h
 	rate = skyhaul_through(s);
 	if (rate && s->least) {
 		most = skyhaul_pipe(s, rate, s->least) * SKYHAUL_START_MOST / 2 + skyhaul_bundles(s);
-		grown = skyhaul_min(grown, skyhaul_max(most, s->window));
+		grown = fix_lower(grown, fix_upper(most, s->window));
 	}
 	skyhaul_set(s, grown);
 	return 0;
@@ -361,7 +330,7 @@ SKYHAUL_FUNCTION int skyhaul_start(struct law_skyhaul *s, const struct skyhaul_h
 /* See learn_noise() in law.rs. */
 LAW_INLINE void skyhaul_learn_noise(struct law_skyhaul *s, __u64 lost, __u64 sent)
 {
-	__u64 share = skyhaul_min(fix_div(lost << 16, sent), 16384), noise = s->noise, shift = 4;
+	__u64 share = fix_lower(fix_div(lost << 16, sent), 16384), noise = s->noise, shift = 4;
 
 	if (sent < 64)
 		shift = 6;
@@ -375,13 +344,13 @@ LAW_INLINE void skyhaul_learn_noise(struct law_skyhaul *s, __u64 lost, __u64 sen
 /* Sets the window, but beside others not below a third of what was ours, unless the queue is flooded. */
 LAW_INLINE void skyhaul_give_way(struct law_skyhaul *s, __u64 window, __u32 queue, int flooded)
 {
-	__u64 least = skyhaul_min(s->window, SKYHAUL_TEN), held;
+	__u64 least = fix_lower(s->window, SKYHAUL_TEN), held;
 
 	if (s->others && !flooded) {
 		held = skyhaul_pipe(s, s->peak / 3, skyhaul_sum(s->least, queue));
-		least = skyhaul_max(least, skyhaul_min(held, s->window));
+		least = fix_upper(least, fix_lower(held, s->window));
 	}
-	window = skyhaul_max(window, least);
+	window = fix_upper(window, least);
 	s->gave |= window < s->window - s->window / 16;
 	skyhaul_set(s, window);
 }
@@ -395,12 +364,12 @@ SKYHAUL_FUNCTION int skyhaul_congested(struct law_skyhaul *s, __u32 queue, __u32
 	if (!s)
 		return 0;
 	if (top < s->least / 2)
-		s->room = (__u32)skyhaul_min(skyhaul_max(top / 2, 500), skyhaul_fits(s));
+		s->room = (__u32)fix_lower(fix_upper(top / 2, 500), skyhaul_fits(s));
 	target = skyhaul_target(s);
-	pipe = skyhaul_pipe(s, s->rate ? s->rate : s->last, skyhaul_sum(s->least, (__u32)skyhaul_min(queue, target)));
+	pipe = skyhaul_pipe(s, s->rate ? s->rate : s->last, skyhaul_sum(s->least, (__u32)fix_lower(queue, target)));
 	if (is_long)
-		pipe = skyhaul_min(pipe, fix_div(s->previous * ((__u64)s->least + target), (__u64)s->least + queue));
-	skyhaul_set(s, skyhaul_min(s->window, skyhaul_max(pipe, SKYHAUL_TEN)));
+		pipe = fix_lower(pipe, fix_div(s->previous * ((__u64)s->least + target), (__u64)s->least + queue));
+	skyhaul_set(s, fix_lower(s->window, fix_upper(pipe, SKYHAUL_TEN)));
 	s->skip = 1;
 	s->hold = SKYHAUL_HOLD;
 	s->growth = 0;
@@ -415,8 +384,8 @@ SKYHAUL_FUNCTION int skyhaul_congested(struct law_skyhaul *s, __u32 queue, __u32
 LAW_INLINE void skyhaul_end_dip(struct law_skyhaul *s)
 {
 	__u32 before = s->least + s->queue;
-	__u32 expected = (__u32)skyhaul_min(fix_div(before, skyhaul_depth(s)), s->queue);
-	__u32 ours = skyhaul_less(before, s->replacing) >= expected / 2;
+	__u32 expected = (__u32)fix_lower(fix_div(before, skyhaul_depth(s)), s->queue);
+	__u32 ours = fix_above(before, s->replacing) >= expected / 2;
 
 	if (s->queue > skyhaul_target(s) / 2)
 		s->others = !ours;
@@ -478,11 +447,11 @@ SKYHAUL_FUNCTION int skyhaul_cruise(struct law_skyhaul *s, __u32 queue, __u32 si
 	if (s->empty <= SKYHAUL_EMPTY || s->hold) {
 		s->growth = 0;
 		if (used && s->others && skyhaul_through(s) * 2 < s->peak && !flooded)
-			skyhaul_set(s, window + skyhaul_max(window / 64, SKYHAUL_SEGMENT));
+			skyhaul_set(s, window + fix_upper(window / 64, SKYHAUL_SEGMENT));
 		else if (is_long && !ours)
 			; /* It stays for whatever reason; less from us would not help. */
 		else if (is_long)
-			skyhaul_give_way(s, skyhaul_min(balanced, window), queue, flooded);
+			skyhaul_give_way(s, fix_lower(balanced, window), queue, flooded);
 		else if (balanced <= window || used)
 			skyhaul_give_way(s, (window + balanced) / 2 + SKYHAUL_SEGMENT / 2, queue, flooded);
 		return 0;
@@ -491,7 +460,7 @@ SKYHAUL_FUNCTION int skyhaul_cruise(struct law_skyhaul *s, __u32 queue, __u32 si
 		return 0;
 	step = skyhaul_clamp(fix_div(target * 4096ULL, least), 64, SKYHAUL_GROWTH_MOST);
 	growth = 2 * s->growth;
-	most = skyhaul_max(skyhaul_min(fix_div(skyhaul_fits(s) * 4096ULL, least), SKYHAUL_GROWTH_MOST), step);
+	most = fix_upper(fix_lower(fix_div(skyhaul_fits(s) * 4096ULL, least), SKYHAUL_GROWTH_MOST), step);
 	s->growth = (__u16)skyhaul_clamp(growth, step, most);
 	if (s->room) {
 		s->room += s->room / 8 + 1;
@@ -500,7 +469,7 @@ SKYHAUL_FUNCTION int skyhaul_cruise(struct law_skyhaul *s, __u32 queue, __u32 si
 	}
 	grown = window + ((window * s->growth) >> 12) + SKYHAUL_SEGMENT;
 	most = skyhaul_full(s) * SKYHAUL_CRUISE_MOST / 2 + skyhaul_bundles(s);
-	skyhaul_set(s, skyhaul_min(grown, skyhaul_max(most, window)));
+	skyhaul_set(s, fix_lower(grown, fix_upper(most, window)));
 	return 0;
 }
 
@@ -517,8 +486,8 @@ SKYHAUL_FUNCTION int skyhaul_end_round(struct law_skyhaul *s, __u32 now_ms, __u3
 	before = s->window;
 	if (!s->least || !s->round || !sent)
 		return 0;
-	queue = (__u32)skyhaul_less(s->round, s->least);
-	mean = (__u32)skyhaul_min(fix_div((__u64)s->sum << 6, skyhaul_max(s->samples, 1)), SKYHAUL_TIME_MOST);
+	queue = (__u32)fix_above(s->round, s->least);
+	mean = (__u32)fix_lower(fix_div((__u64)s->sum << 6, fix_upper(s->samples, 1)), SKYHAUL_TIME_MOST);
 	expected = (sent * s->noise) >> 16;
 	excess = lost > expected + (sent >> SKYHAUL_LOST_SHIFT) + SKYHAUL_LOST_FEW;
 	grew = (__u64)s->rate * 4 >= (__u64)s->peak * 5;
@@ -526,7 +495,7 @@ SKYHAUL_FUNCTION int skyhaul_end_round(struct law_skyhaul *s, __u32 now_ms, __u3
 	 * The least of the round may be from before the queue grew; twice the mean less the least is its top. Without
 	 * a queue, and with no more sent than before, losses are the path's however many.
 	 */
-	top = (__u32)skyhaul_max(mean, queue) * 2 - queue;
+	top = (__u32)fix_upper(mean, queue) * 2 - queue;
 	target = skyhaul_target(s);
 	s->grown = (__u8)(s->grown << 1) | (s->window > (__u64)s->previous + s->previous / 64);
 	overflow = excess && ((s->grown & SKYHAUL_GROWN) || top > target / 2);
@@ -544,7 +513,7 @@ SKYHAUL_FUNCTION int skyhaul_end_round(struct law_skyhaul *s, __u32 now_ms, __u3
 	} else if (s->stage == SKYHAUL_DRAIN) {
 		if (lost * 4 > sent && s->rate)
 			/* What was remembered of the path was too much. */
-			skyhaul_set(s, skyhaul_min(s->window, skyhaul_max(skyhaul_pipe(s, s->rate, s->least), SKYHAUL_TEN)));
+			skyhaul_set(s, fix_lower(s->window, fix_upper(skyhaul_pipe(s, s->rate, s->least), SKYHAUL_TEN)));
 		s->rounds++;
 		if (s->rounds >= 2) {
 			s->stage = SKYHAUL_CRUISE;
@@ -554,7 +523,7 @@ SKYHAUL_FUNCTION int skyhaul_end_round(struct law_skyhaul *s, __u32 now_ms, __u3
 			s->empty = 0;
 		}
 	} else {
-		s->peak = (__u32)skyhaul_max(s->peak - s->peak / (s->others ? 4096 : 256), skyhaul_through(s));
+		s->peak = (__u32)fix_upper(s->peak - s->peak / (s->others ? 4096 : 256), skyhaul_through(s));
 		skyhaul_cruise(s, queue, overflow | (lost * 4 > sent) << 1, top, now_ms);
 	}
 	s->previous = before;
@@ -564,8 +533,8 @@ SKYHAUL_FUNCTION int skyhaul_end_round(struct law_skyhaul *s, __u32 now_ms, __u3
 	s->last = s->rate;
 	s->rate = 0;
 	/* What the queue grew by within the round is no jitter, but shows only for a round. */
-	spread = (__u32)skyhaul_min(skyhaul_less(mean, queue), SKYHAUL_SPREAD_MOST);
-	s->spread = (__u32)skyhaul_min(spread, s->spread + s->spread / 2 + 500);
+	spread = (__u32)fix_lower(fix_above(mean, queue), SKYHAUL_SPREAD_MOST);
+	s->spread = (__u32)fix_lower(spread, s->spread + s->spread / 2 + 500);
 	s->sum = 0;
 	s->idle = (__u8)app_limited;
 	s->before = s->samples;
@@ -585,7 +554,7 @@ SKYHAUL_FUNCTION int law_skyhaul_hear(struct law_skyhaul *s, const struct skyhau
 
 	if (!s || !heard)
 		return 0;
-	rate = skyhaul_min(heard->rate, SKYHAUL_RATE_MOST);
+	rate = fix_lower(heard->rate, SKYHAUL_RATE_MOST);
 	s->silent &= ~1;
 	s->idle |= (__u8)heard->app_limited;
 	if (heard->round) {
@@ -594,14 +563,14 @@ SKYHAUL_FUNCTION int law_skyhaul_hear(struct law_skyhaul *s, const struct skyhau
 	}
 	skyhaul_take_round_trip(s, heard);
 	if (!heard->app_limited || rate > skyhaul_through(s))
-		s->rate = (__u32)skyhaul_max(s->rate, rate);
+		s->rate = (__u32)fix_upper(s->rate, rate);
 	s->acked = skyhaul_sum(s->acked, heard->acked);
-	s->flight = (__u32)skyhaul_max(s->flight, heard->flight);
-	s->bundle = (__u32)skyhaul_max(s->bundle, heard->acked);
+	s->flight = (__u32)fix_upper(s->flight, heard->flight);
+	s->bundle = (__u32)fix_upper(s->bundle, heard->acked);
 	if (s->stage == SKYHAUL_START)
 		skyhaul_start(s, heard);
 	else if (s->stage == SKYHAUL_DRAIN && !heard->app_limited)
-		skyhaul_set(s, skyhaul_max(s->window, skyhaul_full(s)));
+		skyhaul_set(s, fix_upper(s->window, skyhaul_full(s)));
 	return 0;
 }
 

@@ -16,22 +16,17 @@
 #define VENO_KEPT FIX_Q16(0.5)
 
 struct law_veno {
-	__u32 frac;
-	__u32 part;          /* of the threshold beyond whole segments, in Q16 */
-	__u32 limit;         /* greatest window of this round */
+	struct law_base base;
 };
 
 LAW_INLINE void law_veno_init(struct law_veno *s, const struct law_setup *setup)
 {
-	s->frac = 0;
-	s->part = 0;
-	s->limit = setup->cwnd;
+	law_begin(&s->base, setup);
 }
 
 LAW_INLINE void law_veno_sample(struct law_veno *s, const struct law_ack *ack)
 {
-	if (ack->round_start)
-		s->limit = law_limit(ack);
+	law_round(&s->base, ack);
 }
 
 LAW_INLINE int law_veno_queued(__u64 window, __u32 rtt_us, __u32 min_rtt_us)
@@ -41,8 +36,8 @@ LAW_INLINE int law_veno_queued(__u64 window, __u32 rtt_us, __u32 min_rtt_us)
 
 LAW_INLINE void law_veno_grow(struct law_veno *s, struct law_ack *ack)
 {
-	__u64 window = law_window(ack->cwnd, s->frac), limit = (__u64)s->limit << 16;
-	__u64 top = law_window(ack->ssthresh, s->part), acked_q8 = law_acked_q8(ack);
+	__u64 window = law_now(&s->base, ack), limit = law_limit(&s->base);
+	__u64 top = law_top(&s->base, ack), acked_q8 = law_acked_q8(ack);
 
 	if (window < top) {
 		__u64 rest = law_grow_to(&window, fix_min(top, limit), acked_q8 << 8);
@@ -52,22 +47,20 @@ LAW_INLINE void law_veno_grow(struct law_veno *s, struct law_ack *ack)
 	law_grow_to(&window, limit,
 		    law_avoid(window, law_veno_queued(window, ack->rtt_us, ack->min_rtt_us) ? FIX_ONE / 2 : FIX_ONE,
 			      acked_q8));
-	ack->cwnd = law_store(&s->frac, window);
+	ack->cwnd = law_store(&s->base, window);
 }
 
 LAW_INLINE __u32 law_veno_loss(struct law_veno *s, const struct law_loss *loss)
 {
-	__u64 window = law_window(loss->cwnd, s->frac);
+	__u64 window = law_window(loss->cwnd, s->base.frac);
 	int random = loss->signal == LAW_GAP && !law_veno_queued(window, loss->rtt_us, loss->min_rtt_us);
-	__u32 ssthresh = law_cut(&s->frac, window, random ? VENO_KEPT_RANDOM : VENO_KEPT);
 
-	s->part = s->frac;
-	return ssthresh;
+	return law_cut(&s->base, window, random ? VENO_KEPT_RANDOM : VENO_KEPT);
 }
 
 LAW_INLINE void law_veno_timeout(struct law_veno *s)
 {
-	s->frac = 0;
+	s->base.frac = 0;
 }
 
 LAW_INLINE void law_veno_undo(struct law_veno *s)

@@ -74,7 +74,7 @@ static void hear_ack(void)
 static void hear_loss(void)
 {
 	struct law_loss loss = {};
-	__u32 frac = law.frac, signal, new_episode;
+	__u32 frac = law.base.frac, signal, new_episode;
 
 	loss.now_us = number();
 	lost += (__u32)number();
@@ -95,7 +95,7 @@ static void hear_loss(void)
 		prior_frac = frac;
 		ssthresh = CALL(_loss)(&law, &loss);
 		if (signal != LAW_GAP) {
-			law.frac = frac;
+			law.base.frac = frac;
 			loss.lost = 0;
 			loss.signal = signal;
 			ssthresh = CALL(_loss)(&law, &loss);
@@ -113,7 +113,7 @@ static void undo(void)
 {
 	cwnd = prior_cwnd;
 	ssthresh = prior_ssthresh;
-	law.frac = prior_frac;
+	law.base.frac = prior_frac;
 	CALL(_undo)(&law);
 }
 
@@ -155,7 +155,7 @@ int main(void)
 			fprintf(stderr, "no such event: %c\n", kind);
 			return 2;
 		}
-		printf("%u %u %u\n", cwnd, law.frac, ssthresh);
+		printf("%u %u %u\n", cwnd, law.base.frac, ssthresh);
 	}
 	return 0;
 }
