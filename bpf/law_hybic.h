@@ -97,16 +97,20 @@ LAW_INLINE void law_hybic_begin(struct law_hybic *s, __u64 now_us, __u64 window)
 
 LAW_INLINE __u64 law_hybic_avoid(struct law_hybic *s, const struct law_ack *ack, __u64 window, __u64 acked_q8)
 {
-	__u64 elapsed, ticks, friendly, curve, target, share;
+	__u64 elapsed, ticks, k, risen, friendly, curve, target, share;
 
 	if (!s->running)
 		law_hybic_begin(s, ack->now_us, window);
 	elapsed = fix_min(fix_less(ack->now_us, s->start_us), 2000000000ULL);
-	ticks = law_hybic_ticks(elapsed);
-	friendly = s->window + (s->slope * elapsed >> 24);
-	curve = law_hybic_curve(s, ticks);
-	/* Where an epoch begins the two meet: rounding must not decide. */
-	if (elapsed && friendly > curve) {
+	ticks = fix_min(law_hybic_ticks(elapsed), HYBIC_TIME_MOST);
+	/*
+	 * Where an epoch begins the two meet, and rounding must not decide: what each has risen per second since then is
+	 * compared, in 2^-36 segments. For the curve, A (K^3 - (K - t)^3) / t.
+	 */
+	k = s->k;
+	risen = (ticks * ticks + 3 * k * k - 3 * k * ticks) * HYBIC_SCALE;
+	if (elapsed && s->slope * 1000000ULL >> 4 > risen) {
+		friendly = s->window + (s->slope * elapsed >> 24);
 		/* As far as acknowledgments allow: 1.5 windows per round trip, like the curve. */
 		return fix_min(fix_less(friendly, window), acked_q8 << 7);
 	}

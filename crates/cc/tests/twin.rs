@@ -5,9 +5,7 @@
 //! tapes of random paths and random sequences. A new law is one more row of [`LAWS`].
 //!
 //! What differs by design, and is tested here by itself: in C no window grows beyond four flights, while the
-//! controllers hold only blind slow start to that; rho is at most 256; times are in microseconds. Where HYBIC's line and
-//! curve cross, a rounding decides which of them one acknowledgment follows: with `PROPTEST_CASES=500` one random
-//! sequence has windows of 9.3 and 8.2 segments after that.
+//! controllers hold only blind slow start to that; rho is at most 256; times are in microseconds.
 #![allow(clippy::unwrap_used)]
 
 #[path = "twin/compare.rs"]
