@@ -22,6 +22,8 @@ struct boost_private {
 	__u32 round_end;     /* tp->delivered when the round began */
 	__u32 told_ms;       /* time of the last event for people */
 	__u32 rtt_us;        /* newest sample */
+	__u64 paced_us;      /* when the pace was last computed, and for which window, with `filling` as its last bit */
+	__u64 paced_for;
 };
 
 struct {
@@ -39,9 +41,15 @@ static __always_inline struct boost_private *boost_of(struct sock *sk, __u64 fla
 static __always_inline void apply(struct sock *sk, struct boost_private *own)
 {
 	struct tcp_sock *tp = sky_tcp(sk);
-	__u64 pace = law_boost_pace(&own->law);
+	__u64 window = law_boost_window(&own->law), what = window << 1 | own->law.filling, pace;
 
-	tp->snd_cwnd = (__u32)fix_min(law_boost_window(&own->law) >> 16, tp->snd_cwnd_clamp);
+	tp->snd_cwnd = (__u32)fix_min(window >> 16, tp->snd_cwnd_clamp);
+	/* While the window stays, the round trip alone moves the pace: 16 times per round trip is enough. */
+	if (what == own->paced_for && tp->tcp_mstamp - own->paced_us < own->law.srtt_us / 16)
+		return;
+	own->paced_us = tp->tcp_mstamp;
+	own->paced_for = what;
+	pace = law_boost_pace(&own->law);
 	if (pace)
 		learn_pace(sk, learn_bytes(pace, tp->mss_cache));
 }
@@ -79,6 +87,8 @@ void BPF_PROG(boost_init, struct sock *sk)
 	own->told_ms = 0;
 	own->rtt_us = srtt;
 	own->episode_us = 0;
+	own->paced_us = 0;
+	own->paced_for = 0;
 	law_boost_init(&own->law, window, mss);
 	/* Until the first answer: what the handshake took for a round trip, or a millisecond, and the start's pace. */
 	rate = ((window << 24) / fix_max(srtt, 1000)) * 1648 / 1000;

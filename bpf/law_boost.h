@@ -228,12 +228,10 @@ BOOST_FUNCTION __u32 boost_recent(const struct law_boost *s)
 	if (!s)
 		return 0;
 	count = fix_lower(fix_upper(s->last_round / 8, 1), 8);
-#pragma GCC unroll 8
-	for (__u64 back = 1; back <= 8; back++) {
-		/* All ones if this one counts. */
-		__u64 counts = -((back - count - 1) >> 63);
-
-		least = fix_lower(least, s->recent[(s->next + 8 - back) & 7] | (~counts & 0xffffffff));
+	for (__u32 back = 1; back <= 8; back++) {
+		if (back > count)
+			break;
+		least = fix_lower(least, s->recent[(s->next + 8 - back) & 7]);
 	}
 	return (__u32)least;
 }

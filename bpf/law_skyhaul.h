@@ -139,7 +139,9 @@ LAW_INLINE __u64 skyhaul_through(const struct law_skyhaul *s)
 /* Segments that a path of this rate and round trip holds, random loss put back. */
 LAW_INLINE __u64 skyhaul_pipe(const struct law_skyhaul *s, __u64 rate, __u32 time)
 {
-	return (((rate * time) >> 16) << 16) / (65536 - s->noise);
+	__u64 pipe = (rate * time) >> 16;
+
+	return s->noise ? (pipe << 16) / (65536 - s->noise) : pipe;
 }
 
 /* Answers come in bundles: twice the greatest is in flight although no queue holds it. */
@@ -292,6 +294,8 @@ LAW_INLINE void skyhaul_take_round_trip(struct law_skyhaul *s, const struct skyh
 		s->replacing = s->replacing ? (__u32)fix_lower(s->replacing, rtt) : rtt;
 	s->samples += s->samples < 0xffff;
 	s->sum = skyhaul_sum(s->sum, (rtt - s->least) >> 6);
+	if (s->stage != SKYHAUL_START)
+		return;
 	hot = (__u32)skyhaul_clamp(s->least / 16, SKYHAUL_HOT_LEAST, SKYHAUL_HOT_MOST) + s->spread;
 	s->hot = rtt > s->least + hot ? skyhaul_count(s->hot) : 0;
 }
@@ -547,26 +551,44 @@ SKYHAUL_FUNCTION int skyhaul_end_round(struct law_skyhaul *s, __u32 now_ms, __u3
 	return 0;
 }
 
-/* An answer. */
-SKYHAUL_FUNCTION int law_skyhaul_hear(struct law_skyhaul *s, const struct skyhaul_heard *heard)
+/* What is noted of every answer. */
+LAW_INLINE void skyhaul_note(struct law_skyhaul *s, const struct skyhaul_heard *heard)
 {
-	__u64 rate;
+	__u64 rate = fix_lower(heard->rate, SKYHAUL_RATE_MOST);
 
-	if (!s || !heard)
-		return 0;
-	rate = fix_lower(heard->rate, SKYHAUL_RATE_MOST);
-	s->silent &= ~1;
-	s->idle |= (__u8)heard->app_limited;
-	if (heard->round) {
-		skyhaul_end_round(s, heard->now_ms, heard->app_limited);
-		s->silent = 0;
-	}
 	skyhaul_take_round_trip(s, heard);
 	if (!heard->app_limited || rate > skyhaul_through(s))
 		s->rate = (__u32)fix_upper(s->rate, rate);
 	s->acked = skyhaul_sum(s->acked, heard->acked);
 	s->flight = (__u32)fix_upper(s->flight, heard->flight);
 	s->bundle = (__u32)fix_upper(s->bundle, heard->acked);
+}
+
+/* Whether an answer is only to be noted, as most are: window and stage stay. */
+LAW_INLINE int law_skyhaul_only_notes(const struct law_skyhaul *s, const struct skyhaul_heard *heard)
+{
+	return s->stage == SKYHAUL_CRUISE && !heard->round && !(s->silent & 1);
+}
+
+/* The same as law_skyhaul_hear() for such an answer, in a fraction of its time. */
+LAW_INLINE void law_skyhaul_note(struct law_skyhaul *s, const struct skyhaul_heard *heard)
+{
+	s->idle |= (__u8)heard->app_limited;
+	skyhaul_note(s, heard);
+}
+
+/* An answer. */
+SKYHAUL_FUNCTION int law_skyhaul_hear(struct law_skyhaul *s, const struct skyhaul_heard *heard)
+{
+	if (!s || !heard)
+		return 0;
+	s->silent &= ~1;
+	s->idle |= (__u8)heard->app_limited;
+	if (heard->round) {
+		skyhaul_end_round(s, heard->now_ms, heard->app_limited);
+		s->silent = 0;
+	}
+	skyhaul_note(s, heard);
 	if (s->stage == SKYHAUL_START)
 		skyhaul_start(s, heard);
 	else if (s->stage == SKYHAUL_DRAIN && !heard->app_limited)

@@ -30,12 +30,17 @@ static __always_inline __u32 now_ms(const struct tcp_sock *tp)
 	return (__u32)(tp->tcp_mstamp >> 10);
 }
 
+static __always_inline void apply_window(struct tcp_sock *tp, const struct skyhaul_private *own)
+{
+	tp->snd_cwnd = (__u32)fix_min(law_skyhaul_window(&own->law) >> 8, tp->snd_cwnd_clamp);
+}
+
 static __always_inline void apply(struct sock *sk, struct skyhaul_private *own)
 {
 	struct tcp_sock *tp = sky_tcp(sk);
 	__u64 pace = law_skyhaul_pace(&own->law);
 
-	tp->snd_cwnd = (__u32)fix_min(law_skyhaul_window(&own->law) >> 8, tp->snd_cwnd_clamp);
+	apply_window(tp, own);
 	if (pace)
 		learn_pace(sk, learn_bytes(pace, tp->mss_cache));
 }
@@ -75,6 +80,8 @@ void skyhaul_cong_control(unsigned long long *ctx)
 	struct skyhaul_heard heard = {};
 	struct law_skyhaul law;
 	const struct rate_sample *rs = learn_sample(ctx);
+	__u64 delivered, interval;
+	__u32 least, round;
 
 	heard.now_ms = now_ms(tp);
 	if (rs->rtt_us > 0 && !rs->is_ack_delayed)
@@ -83,11 +90,26 @@ void skyhaul_cong_control(unsigned long long *ctx)
 	heard.flight = rs->prior_in_flight;
 	heard.app_limited = rs->is_app_limited;
 	if (rs->delivered > 0 && rs->interval_us > 0) {
-		heard.rate = ((__u64)(__u32)rs->delivered << 24) / (__u64)rs->interval_us;
+		delivered = (__u64)(__u32)rs->delivered << 24;
+		interval = (__u32)rs->interval_us;
 		if (!fix_after(own->round_end, rs->prior_delivered)) {
 			own->round_end = tp->delivered;
 			heard.round = 1;
 		}
+		/* A rate below this round's greatest tells nothing, and a division takes its time. */
+		if (heard.round || delivered > own->law.rate * interval)
+			heard.rate = fix_div(delivered, interval);
+	}
+	if (rs->losses <= 0 && (heard.acked || heard.rtt) && law_skyhaul_only_notes(&own->law, &heard)) {
+		least = own->law.least;
+		round = own->law.round;
+		law_skyhaul_note(&own->law, &heard);
+		/* The window is set all the same: after a timeout it is the kernel's. */
+		if (own->law.least != least || own->law.round != round)
+			apply(sk, own);
+		else
+			apply_window(tp, own);
+		return;
 	}
 	/* On the stack, because the law's functions take plain memory only. */
 	law = own->law;

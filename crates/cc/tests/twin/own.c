@@ -18,6 +18,8 @@ static void hear(char kind, const __u64 n[10])
 		law_skyhaul_init(&law, n[0]);
 	else if (kind == 'k')
 		law_skyhaul_know(&law, n[2], (__u32)n[1]);
+	else if (kind == 'a' && law_skyhaul_only_notes(&law, &heard))
+		law_skyhaul_note(&law, &heard);
 	else if (kind == 'a')
 		law_skyhaul_hear(&law, &heard);
 	else if (n[5] == LAW_TIMEOUT)

@@ -339,6 +339,9 @@ impl Law {
         }
         self.samples = self.samples.saturating_add(1);
         self.sum = self.sum.saturating_add((rtt - self.least) >> 6);
+        if self.stage != Stage::Start {
+            return;
+        }
         let hot = (self.least / 16).clamp(HOT_LEAST, HOT_MOST) + self.spread;
         self.hot = if rtt > self.least + hot { self.hot.saturating_add(1) } else { 0 };
     }
