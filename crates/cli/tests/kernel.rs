@@ -130,7 +130,10 @@ fn needs_root_a_namespace_that_has_one_as_its_default_is_not_left_with_it() {
     let before = has();
     host.good(&["install", "hybla"]);
     assert!(cable.near.sysctl(default, "sky_hybla").is_err(), "not everybody may");
-    host.good(&["install", "hybla", "--allow-everybody"]);
+    // Of two controllers the one that is named.
+    host.good(&["install", "hybla", "veno", "--allow-everybody=hybla"]);
+    assert!(cable.near.sysctl(default, "sky_veno").is_err(), "not named");
+    host.good(&["remove", "veno"]);
     cable.near.sysctl(default, "sky_hybla").expect("everybody may");
 
     let refused = host.refused(&["remove"]);
@@ -149,6 +152,8 @@ fn needs_root_what_is_missing_is_one_line_with_its_remedy_and_nothing_is_half_in
     let Some(host) = Host::new() else { return };
     for (words, parts) in [
         (&["install", "reno"][..], &["no kernel controller is called \"reno\"", "hybla, veno"][..]),
+        (&["install", "hybla", "--allow-everybody=boost"], &["boost is not among", "which are hybla"]),
+        (&["install", "--allow-everybody="], &["no kernel controller is called \"\""]),
         (&["route", "10.0.0.0/8", "hybla"], &["hybla is not installed", "skyhaul kernel install hybla"]),
         (&["remove", "hybla"], &["hybla is not installed", "none is"]),
         (&["paths"], &["no controller is installed", "skyhaul kernel install"]),

@@ -24,7 +24,7 @@ pub fn abilities() -> Option<Abilities> {
     None
 }
 
-pub fn install(_laws: &[Law], _for_everybody: bool) -> Result<Vec<(Law, Change)>, KernelError> {
+pub fn install(_laws: &[Law], _for_everybody: &[Law]) -> Result<Vec<(Law, Change)>, KernelError> {
     Err(Missing::Build.into())
 }
 

@@ -63,15 +63,15 @@ pub fn is_built(law: Law) -> bool {
 pub struct Manner {
     /// What the kernel can do.
     pub abilities: Abilities,
-    /// Whether every user and namespace may choose the controllers.
+    /// Whether every user and namespace may choose the controller.
     pub for_everybody: bool,
 }
 
 impl Manner {
-    /// By what this kernel can do.
-    pub fn here(for_everybody: bool) -> Result<Manner, KernelError> {
+    /// By what this kernel can do, for the administrator only.
+    pub fn here() -> Result<Manner, KernelError> {
         let abilities = abilities().ok_or(super::Missing::StructOps)?;
-        Ok(Manner { abilities, for_everybody })
+        Ok(Manner { abilities, for_everybody: false })
     }
 }
 
@@ -212,7 +212,7 @@ fn code(map_id: u32) -> Option<Vec<(String, [u8; 8])>> {
 
 /// Registers controllers until the results are dropped.
 pub fn temporarily(laws: &[Law]) -> Result<Vec<Registration>, KernelError> {
-    let manner = Manner::here(false)?;
+    let manner = Manner::here()?;
     let mut shared = Shared::new();
     let mut loaded = Vec::new();
     for &law in laws {

@@ -67,10 +67,10 @@ fn seconds<S: serde::Serializer>(age: &Option<Duration>, serializer: S) -> Resul
 
 /// How to install.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Manner {
-    /// Let every user choose the controllers and every network namespace have them as its default. Without it only
-    /// processes with CAP_NET_ADMIN may, and routes.
-    pub for_everybody: bool,
+pub struct Manner<'a> {
+    /// Of the controllers, those that every user may choose and every network namespace have as its default. The others
+    /// only processes with CAP_NET_ADMIN may choose, and routes; also where it was otherwise before.
+    pub for_everybody: &'a [Law],
     /// Mount bpffs where it is missing, until the last controller is removed.
     pub mount: bool,
 }
@@ -79,7 +79,7 @@ pub struct Manner {
 ///
 /// # Errors
 /// As [`super::Installed::temporarily`], and when there is no bpffs. What was there before is then in force again.
-pub fn install(laws: &[Law], manner: Manner) -> Result<Vec<(Law, Change)>, KernelError> {
+pub fn install(laws: &[Law], manner: Manner<'_>) -> Result<Vec<(Law, Change)>, KernelError> {
     let missing = super::probe::Probe::take().missing_to_install();
     let mounted = match missing {
         Some(Missing::Bpffs) if manner.mount => {

@@ -46,9 +46,17 @@ enum Action {
         /// Which; all if none is named.
         #[arg(value_name = "NAME")]
         laws: Vec<String>,
-        /// Let every local user choose them, and every container and namespace have them as its default.
-        #[arg(long)]
-        allow_everybody: bool,
+        /// Let every local user choose them, and every container and namespace have them as its default; with names
+        /// only those. May be repeated.
+        #[arg(
+            long,
+            value_name = "NAME,...",
+            num_args = 0..=1,
+            require_equals = true,
+            value_delimiter = ',',
+            default_missing_value = ALL
+        )]
+        allow_everybody: Vec<String>,
         /// Mount bpffs at /sys/fs/bpf where it is missing; `remove` unmounts it again.
         #[arg(long)]
         mount_bpffs: bool,
@@ -126,7 +134,9 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     match args.action {
         Action::Probe { format } => return show::probe(format),
         Action::Install { laws, allow_everybody, mount_bpffs } => {
-            install(&named(&laws)?, Manner { for_everybody: allow_everybody, mount: mount_bpffs })?;
+            let laws = named(&laws)?;
+            let for_everybody = &among(&laws, &allow_everybody)?;
+            install(&laws, Manner { for_everybody, mount: mount_bpffs })?;
         }
         Action::List { format } => show::list(format)?,
         Action::Route { prefix: None, format, .. } => show::routes(format)?,
@@ -167,7 +177,32 @@ fn named(names: &[String]) -> Result<Vec<Law>, Failure> {
     Ok(if laws.is_empty() { Law::built() } else { laws })
 }
 
-fn install(laws: &[Law], manner: Manner) -> Result<(), Failure> {
+/// What `--allow-everybody` without names stands for.
+const ALL: &str = "all";
+
+/// Those of `laws` that are named; all of them for [`ALL`].
+fn among(laws: &[Law], names: &[String]) -> Result<Vec<Law>, Failure> {
+    if names.iter().any(|name| name == ALL) {
+        return Ok(laws.to_vec());
+    }
+    let chosen = |name: &String| {
+        let law = one(name)?;
+        match laws.contains(&law) {
+            true => Ok(law),
+            false => Err(Failure::request(format!(
+                "--allow-everybody={law}: {law} is not among the controllers to install, which are {}",
+                list(laws)
+            ))),
+        }
+    };
+    names.iter().map(chosen).collect()
+}
+
+fn list(laws: &[Law]) -> String {
+    laws.iter().map(|law| law.name()).collect::<Vec<_>>().join(", ")
+}
+
+fn install(laws: &[Law], manner: Manner<'_>) -> Result<(), Failure> {
     let mut text = String::new();
     for (law, change) in pins::install(laws, manner)? {
         let what = match change {
@@ -178,8 +213,10 @@ fn install(laws: &[Law], manner: Manner) -> Result<(), Failure> {
     }
     text += "No connection uses them yet. Choose where, for example: \
              skyhaul kernel route 203.0.113.0/24 boost --initcwnd 40\n";
-    if manner.for_everybody {
+    if laws.iter().all(|law| manner.for_everybody.contains(law)) {
         text += "Every local user and container may choose them.\n";
+    } else if !manner.for_everybody.is_empty() {
+        text += &format!("Every local user and container may choose {}.\n", list(manner.for_everybody));
     }
     rows::show(&text)
 }

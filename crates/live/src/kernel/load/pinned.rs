@@ -47,13 +47,14 @@ impl Drop for Undo {
 }
 
 /// As [`super::super::pins::install`], which has looked at the conditions.
-pub fn install(laws: &[Law], for_everybody: bool) -> Result<Vec<(Law, Change)>, KernelError> {
-    let manner = Manner::here(for_everybody)?;
+pub fn install(laws: &[Law], for_everybody: &[Law]) -> Result<Vec<(Law, Change)>, KernelError> {
+    let manner = Manner::here()?;
     // The verifier judges all before the first is registered.
     let mut shared = pinned_maps();
     let known: Vec<String> = shared.keys().cloned().collect();
     let mut loaded = Vec::new();
     for &law in laws {
+        let manner = Manner { for_everybody: for_everybody.contains(&law), ..manner };
         loaded.push(load(law, manner, &mut shared)?);
     }
 
@@ -172,7 +173,7 @@ pub fn remove(laws: &[Law], keep_paths: bool) -> Result<(), KernelError> {
         }
         _ => Ok(()),
     };
-    let links = Manner::here(false)?.abilities.links;
+    let links = Manner::here()?.abilities.links;
     for &law in laws {
         match links {
             true => remove(&pin(law))?,
@@ -275,7 +276,7 @@ mod tests {
         )
         .unwrap();
         let pin = folder.path().join("enhanced");
-        let manner = Manner::here(false).unwrap();
+        let manner = Manner::here().unwrap();
         let manner = Manner { abilities: Abilities { links: false, ..manner.abilities }, ..manner };
         let again = || load(law, manner, &mut Shared::new()).unwrap();
 
