@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::{libc, setsockopt_impl, sockopt_impl};
 use skyhaul_live::emulate::{self, Emulator, Hosts};
 use skyhaul_live::kernel::Law;
 use skyhaul_live::netns::Namespace;
@@ -248,9 +249,86 @@ impl Cable {
         assert!(received == data, "{} of {bytes} bytes, or other ones", received.len());
     }
 
+    /// CPU time of transfers with `algorithm` over that of transfers with reno: as the kernel has it, or paced. Median
+    /// and quartiles of [`PAIRS`](crate::PAIRS) pairs.
+    pub fn ratios(&self, algorithm: &str, paced: bool, bytes: usize) -> String {
+        let mut ratios: Vec<f64> = (0..crate::PAIRS)
+            .map(|pair| {
+                // Alternating: whatever warms up or slows down hits both alike.
+                let (ours, theirs) = match pair % 2 {
+                    0 => (self.cost(algorithm, false, bytes), self.cost("reno", paced, bytes)),
+                    _ => {
+                        let theirs = self.cost("reno", paced, bytes);
+                        (self.cost(algorithm, false, bytes), theirs)
+                    }
+                };
+                ours / theirs
+            })
+            .collect();
+        ratios.sort_by(f64::total_cmp);
+        let at = |share: usize| ratios[ratios.len() * share / 4];
+        format!("{:.3} ({:.3} to {:.3})", at(2), at(1), at(3))
+    }
+
+    /// CPU seconds of both ends of one transfer, which this process does all of.
+    fn cost(&self, algorithm: &str, paced: bool, bytes: usize) -> f64 {
+        let route = format!("route replace {}/32 dev cable congctl {algorithm}", FAR[0]);
+        self.near.ip(&route).expect("it is registered");
+        let listener = self.far.run(|| TcpListener::bind((self.far_addresses[0], 0))).expect("a free port");
+        let address = listener.local_addr().expect("bound");
+        let mut sender =
+            self.near.run(|| TcpStream::connect_timeout(&address, PATIENCE)).expect("it listens");
+        let (mut receiver, _) = listener.accept().expect("it has connected");
+        if paced {
+            // Far above what this machine can send.
+            nix::sys::socket::setsockopt(&sender, MaxPacingRate, &(1 << 40)).expect("every Linux paces");
+        }
+        for stream in [&sender, &receiver] {
+            stream.set_read_timeout(Some(PATIENCE)).expect("a good time");
+            stream.set_write_timeout(Some(PATIENCE)).expect("a good time");
+        }
+        let block = vec![0x5a; 256 << 10];
+        let before = cpu_seconds();
+        let received = thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let (mut space, mut received) = (vec![0; 256 << 10], 0);
+                loop {
+                    match receiver.read(&mut space).expect("all of it comes") {
+                        0 => return received,
+                        some => received += some,
+                    }
+                }
+            });
+            (0..bytes / block.len()).for_each(|_| sender.write_all(&block).expect("it is read"));
+            sender.shutdown(std::net::Shutdown::Write).expect("it is up");
+            reader.join().expect("no panic")
+        });
+        assert_eq!(received, bytes);
+        cpu_seconds() - before
+    }
+
     /// What `ss` says of the near end's connections.
     pub fn connections(&self) -> String {
         let output = self.near.command("ss").args(["-tinH"]).output();
         text(&output.expect("ss is part of iproute2").stdout)
     }
+}
+
+sockopt_impl!(
+    /// The greatest rate at which the kernel may send, in bytes per second; setting one has it pace.
+    MaxPacingRate,
+    SetOnly,
+    libc::SOL_SOCKET,
+    libc::SO_MAX_PACING_RATE,
+    u64
+);
+
+/// CPU time of this process: user, system and the interrupts on it.
+fn cpu_seconds() -> f64 {
+    let usage =
+        nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF).expect("it always answers");
+    [usage.user_time(), usage.system_time()]
+        .map(|time| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6)
+        .iter()
+        .sum()
 }
