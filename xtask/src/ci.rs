@@ -1,7 +1,6 @@
 //! Everything the server runs: format check, house rules, clippy, documentation, tests.
 
 use std::borrow::Cow;
-use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
@@ -98,13 +97,24 @@ fn strict() -> Result<bool, String> {
 }
 
 fn cargo(root: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Result<bool, String> {
-    let mut command = Command::new(cargo_program());
+    let mut command = cargo_command();
     command.args(arguments).envs(environment.iter().copied()).current_dir(root);
     Ok(command.status().map_err(|error| format!("cannot run cargo: {error}"))?.success())
 }
 
-fn cargo_program() -> OsString {
-    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+/// The cargo that runs us, without what it tells us about our own package: build scripts that look at it (ring's) would
+/// build all anew after each change between `cargo xtask` and cargo itself.
+pub fn cargo_command() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    for (name, _) in std::env::vars_os() {
+        if name
+            .to_str()
+            .is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
+        {
+            command.env_remove(name);
+        }
+    }
+    command
 }
 
 /// Runs the tests that register controllers with the kernel, or, for `cost`, the one that measures what these cost.
@@ -122,7 +132,7 @@ fn tests(root: &Path, which: &[&str], how: &[&str]) -> Result<(ExitStatus, Tally
     let cannot = |error: io::Error| format!("cannot run cargo test: {error}");
     // One pipe for both streams keeps the order of lines.
     let (reader, writer) = io::pipe().map_err(cannot)?;
-    let mut command = Command::new(cargo_program());
+    let mut command = cargo_command();
     command.args(["test", "--release", "--workspace", "--locked"]);
     command.args(FEATURES).args(which);
     // Everything is built as the user we are; only the finished test programs become root.

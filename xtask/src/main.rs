@@ -3,11 +3,12 @@
 //! `cargo xtask ci` runs everything the server runs; `make test` is the same after setting the machine up.
 
 mod ci;
+mod kernels;
 mod ns3;
 mod tidy;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 const HELP: &str = "\
 Chores of the repository.
@@ -19,6 +20,8 @@ Chores of the repository.
                          (arguments go to `skyhaul faults`: --skip cut-10min takes 4)
   cargo xtask root-tests       controllers in the running kernel: register, use and remove each one; part of ci
   cargo xtask root-tests cost  what their hooks cost, and CPU time per GB beside the kernel's reno; wants a quiet machine
+  cargo xtask kernels          the same tests on Debian's kernels 6.1 and 6.12, fetched with apt, in an emulated machine;
+                         ten minutes each (docs/kernel.md)
   cargo xtask ns3        the simulator beside ns-3, which must be installed; some ten minutes (docs/ns3.md)
   cargo xtask ns3 ours   the same with the kept results of ns-3; a minute, and ns-3 is not needed
   cargo xtask ns3 show   the tables of the last such comparison
@@ -35,6 +38,7 @@ fn main() -> ExitCode {
         ["faults", ..] => faults(&words[1..]),
         ["root-tests"] => ci::root_tests(&root(), false),
         ["root-tests", "cost"] => ci::root_tests(&root(), true),
+        ["kernels", ..] => kernels::run(&root(), &words[1..]),
         ["ns3"] => ns3::run(&root()),
         ["ns3", "ours"] => ns3::run_ours(&root()),
         ["ns3", "show"] => ns3::show(&root()),
@@ -43,7 +47,7 @@ fn main() -> ExitCode {
             Ok(true)
         }
         _ => Err(format!(
-            "wants one of ci, lint, tidy, faults, ns3, ns3 ours, ns3 show, has \"{}\"\n\n{HELP}",
+            "wants one of ci, lint, tidy, faults, root-tests, kernels, ns3, ns3 ours, ns3 show, has \"{}\"\n\n{HELP}",
             words.join(" ")
         )),
     };
@@ -59,7 +63,7 @@ fn main() -> ExitCode {
 
 /// Builds the product and lets it break things.
 fn faults(arguments: &[&str]) -> Result<bool, String> {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut command = ci::cargo_command();
     command.args(["run", "--quiet", "--release", "--locked", "--package", "skyhaul-cli"]);
     command.args(ci::FEATURES).args(["--", "faults"]);
     let status = command.args(arguments).current_dir(root()).status();
