@@ -3,6 +3,7 @@
 //! `cargo xtask ci` runs everything the server runs; `make test` is the same after setting the machine up.
 
 mod ci;
+mod fuzz;
 mod kernels;
 mod ns3;
 mod tidy;
@@ -18,6 +19,8 @@ Chores of the repository.
   cargo xtask tidy       the house rules only: what a compiler cannot check
   cargo xtask faults     breaks things under running transfers and says what became of them; as root, 11 minutes
                          (arguments go to `skyhaul faults`: --skip cut-10min takes 4)
+  cargo xtask fuzz [--seconds N] [TARGET...]   readers of foreign bytes, each for N seconds (60), with cargo-fuzz;
+                         says how far each came (fuzz/README.md)
   cargo xtask root-tests       controllers in the running kernel: register, use and remove each one; part of ci
   cargo xtask root-tests cost  what their hooks cost, and CPU time per GB beside the kernel's reno; wants a quiet machine
   cargo xtask kernels          the same tests on Debian's kernels 6.1 and 6.12, fetched with apt, in an emulated machine;
@@ -36,6 +39,7 @@ fn main() -> ExitCode {
         ["lint"] => ci::run(&root(), ci::Extent::WithoutTests),
         ["tidy"] => tidy::run(&root()),
         ["faults", ..] => faults(&words[1..]),
+        ["fuzz", ..] => fuzz::run(&root(), &words[1..]),
         ["root-tests"] => ci::root_tests(&root(), false),
         ["root-tests", "cost"] => ci::root_tests(&root(), true),
         ["kernels", ..] => kernels::run(&root(), &words[1..]),
@@ -47,7 +51,7 @@ fn main() -> ExitCode {
             Ok(true)
         }
         _ => Err(format!(
-            "wants one of ci, lint, tidy, faults, root-tests, kernels, ns3, ns3 ours, ns3 show, has \"{}\"\n\n{HELP}",
+            "wants one of ci, lint, tidy, faults, fuzz, root-tests, kernels, ns3, ns3 ours, ns3 show, has \"{}\"\n\n{HELP}",
             words.join(" ")
         )),
     };
