@@ -73,6 +73,8 @@ struct State {
     /// Paths of connections of this end.
     paths: BTreeMap<PathKey, Live>,
     opened: Option<Instant>,
+    /// Damaged records that have been told of.
+    refused: usize,
 }
 
 /// A path that a connection of this end uses.
@@ -169,14 +171,15 @@ impl Memory {
         match contents {
             Ok(contents) => {
                 self.complained.store(false, Ordering::Relaxed);
-                if contents.refused > 0 {
-                    warn!(
-                        "{}: {} records are damaged and were left out",
-                        store.file().display(),
-                        contents.refused
-                    );
-                }
                 let mut state = self.state();
+                // Until something is written they stay in the file, and are read again.
+                let before = std::mem::replace(&mut state.refused, contents.refused);
+                if contents.refused > before {
+                    let (file, refused) = (store.file().display(), contents.refused);
+                    let (records, were) =
+                        if refused == 1 { ("record is", "was") } else { ("records are", "were") };
+                    warn!("{file}: {refused} {records} damaged and {were} left out");
+                }
                 for (key, live) in &mut state.paths {
                     live.written = contents.records.get(key).copied();
                     if live.written.is_none() {

@@ -5,14 +5,15 @@ use redb::{Builder, Database, DatabaseError, ReadableTable, TableDefinition, Tab
 use skyhaul_cc::Duration;
 use skyhaul_pep::auth::PublicKey;
 use skyhaul_pep::memory::{PathKey, Record};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
-use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::panic::{catch_unwind, set_hook, take_hook, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, Once, PoisonError};
 use std::time::{Instant, SystemTime};
 
 const TABLE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("paths");
@@ -235,7 +236,7 @@ impl Store {
 
     /// Runs `work`; the database library asserts where a damaged file makes no sense to it.
     fn guarded<T>(&self, work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
-        let outcome = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
+        let outcome = quietly(work).unwrap_or_else(|| {
             Err(StoreError::Damaged(self.file.clone(), "its parts do not fit".to_owned()))
         });
         *self.left.lock().unwrap_or_else(PoisonError::into_inner) = self.trace();
@@ -271,6 +272,28 @@ impl Store {
         let line = locks.lines().find(|line| line.split_whitespace().any(|word| word.ends_with(&inode)))?;
         line.split_whitespace().nth(4)?.parse().ok()
     }
+}
+
+thread_local! {
+    /// This thread is at work whose panics are an answer.
+    static AT_WORK: Cell<bool> = const { Cell::new(false) };
+}
+
+/// What `work` returns; nothing if it panics, of which the log then hears from the caller alone, in one line.
+fn quietly<T>(work: impl FnOnce() -> T) -> Option<T> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let usual = take_hook();
+        set_hook(Box::new(move |panic| {
+            if !AT_WORK.get() {
+                usual(panic);
+            }
+        }));
+    });
+    AT_WORK.set(true);
+    let outcome = catch_unwind(AssertUnwindSafe(work));
+    AT_WORK.set(false);
+    outcome.ok()
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
