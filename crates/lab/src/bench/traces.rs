@@ -7,6 +7,7 @@ use skyhaul_cc::registry::Contender;
 use skyhaul_cc::units::{Bytes, Duration, Rate, Time};
 use skyhaul_sim::play;
 use skyhaul_sim::scenario::{Change, Scenario};
+use skyhaul_sim::stats::quantile;
 use skyhaul_sim::world::Flow;
 
 use super::path::{ms, Path, Told};
@@ -143,7 +144,8 @@ fn megabytes(bytes: Bytes) -> Option<f64> {
 
 const RATE: &str = "payload rate, Mbit/s";
 const QUEUE: &str = "queue, ms";
-const WINDOW: &str = "bytes, MB";
+const WINDOW: &str = "window, MB";
+const DATA: &str = "window and data in flight, MB";
 const LIMIT: &str = "what the link can deliver";
 
 /// Cold, warm and with a known rate.
@@ -189,7 +191,7 @@ fn starts(effort: &Effort<'_>) -> Result<Vec<Figure>, LabError> {
     );
     figure.notes.push(format!(
         "That history is the truth here: {}, {} ms, {:.1} % loss. Trains count lost packets too, so C and A lie above \
-         what arrives; where they agree, the line of A covers that of C.",
+         what arrives.",
         history.rate,
         history.min_rtt.as_millis(),
         history.loss.percent()
@@ -206,7 +208,9 @@ fn told(title: &str, moments: &[Moment]) -> Chart {
     let series = vec![
         line("arriving", moments, |moment| Some(moment.flows.first()?.rate / 1e6)),
         line("capacity C", moments, |moment| mbit(moment.flows.first()?.estimates.capacity)),
-        line("available rate A", moments, |moment| mbit(moment.flows.first()?.estimates.available)),
+        line("available rate A, over C where both agree", moments, |moment| {
+            mbit(moment.flows.first()?.estimates.available)
+        }),
         limit(LIMIT, moments),
     ];
     chart(title.to_owned(), RATE, series)
@@ -227,7 +231,7 @@ fn alone(figure: &mut Figure, moments: &[Moment], product: Bytes) {
     ));
     figure.charts.push(chart(
         "Window".to_owned(),
-        WINDOW,
+        DATA,
         vec![
             line("window", moments, |moment| megabytes(moment.flows.first()?.window)),
             line("in flight", moments, |moment| megabytes(moment.flows.first()?.in_flight)),
@@ -334,15 +338,33 @@ fn three_flows(effort: &Effort<'_>) -> Result<Vec<Figure>, LabError> {
     ));
     figure.charts.push(chart("Windows".to_owned(), WINDOW, each(&|state| megabytes(state.window))));
     figure.charts.push(chart(
-        "Available rate by trains".to_owned(),
+        "Available rate by trains, median of the last second".to_owned(),
         RATE,
-        each(&|state| mbit(state.estimates.available)),
+        starts
+            .iter()
+            .enumerate()
+            .map(|(flow, start)| {
+                let told = |moment: &Moment| {
+                    let begun = moment.at > *start as f64;
+                    mbit(moment.flows.get(flow).filter(|_| begun)?.estimates.available)
+                };
+                let points = moments.iter().enumerate().map(|(last, moment)| {
+                    let second: Vec<f64> =
+                        moments[last.saturating_sub(4)..=last].iter().filter_map(told).collect();
+                    (moment.at, quantile(&second, 0.5).unwrap_or(f64::NAN))
+                });
+                Series::line(format!("flow from {start} s on"), points)
+            })
+            .collect(),
     ));
     figure.notes.push(
         "A newcomer's first flight sees the capacity and not who uses it, so it takes most of the link for one round \
          trip; then trains tell everybody that the link is shared, and equal growth with a cut at each dip makes the \
-         shares equal."
+         shares equal. A single train between two of another flow finds the link free: hence the median."
             .to_owned(),
     );
+    figure
+        .notes
+        .push("The queue is looked at every 0.2 s; trains and dips are shorter than that.".to_owned());
     Ok(vec![figure])
 }

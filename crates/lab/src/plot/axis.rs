@@ -121,7 +121,7 @@ fn even(low: f64, high: f64, wanted: usize) -> Vec<(f64, String)> {
     let step = [1.0, 2.0, 5.0, 10.0]
         .map(|times| times * 10f64.powf(power))
         .into_iter()
-        .find(|step| *step >= raw * 0.9)
+        .find(|step| *step >= raw * 0.85)
         .unwrap_or(raw);
     let digits = (-step.log10().floor()).max(0.0) as usize;
     let great = low.abs().max(high.abs()) >= GREAT;

@@ -12,14 +12,25 @@ use crate::commands::paper::Made;
 
 /// The page; `how` is the command that makes it again.
 pub fn html(made: &[Made], how: &str) -> String {
-    let mut page = String::from(HEAD);
-    page.push_str("<h1>Five papers on TCP over satellite, repeated in virtual time</h1>\n");
+    let papers = made.iter().any(|made| !made.published.is_empty());
+    let title = if papers {
+        "Papers on TCP over satellite, repeated in virtual time"
+    } else {
+        "Skyhaul's controller in virtual time"
+    };
+    let mut page = HEAD.replace("{title}", title);
+    line(&mut page, &format!("<h1>{title}</h1>"));
+    let beside = if papers {
+        ", and every value that a paper prints stands beside ours. Intervals hold the mean with 95 % confidence \
+         (Student, over the seeds)"
+    } else {
+        ""
+    };
     line(
         &mut page,
         &format!(
-            "<p>Every figure was made anew by simulation, and every value that a paper prints stands beside ours. \
-             Intervals hold the mean with 95 % confidence (Student, over the seeds). The same command gives the same \
-             page: <code>{}</code>.</p>",
+            "<p>Every figure was made anew by simulation{beside}. The same command gives the same page: \
+             <code>{}</code>.</p>",
             escape(how)
         ),
     );
@@ -208,7 +219,7 @@ const HEAD: &str = "<!DOCTYPE html>
 <meta charset=\"utf-8\">
 <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">
 <meta name=\"color-scheme\" content=\"light dark\">
-<title>Skyhaul: five papers in virtual time</title>
+<title>{title}</title>
 <style>
 :root { --ink: #1d2329; --faint: #59636e; --paper: #ffffff; --line: #d5dae0; --shade: #f3f5f7; --link: #0060a8; }
 @media (prefers-color-scheme: dark) {
@@ -227,6 +238,10 @@ code { background: var(--shade); padding: .1em .3em; border-radius: 3px; font-si
 .source, caption, .why { color: var(--faint); }
 figure { margin: 1rem 0; width: fit-content; max-width: 100%; overflow-x: auto; background: #ffffff; border: 1px solid var(--line); border-radius: 6px; }
 figure svg { display: block; min-width: 34rem; max-width: 100%; height: auto; }
+@media screen and (prefers-color-scheme: dark) {
+  /* Light and dark change places, hues stay; a tenth less keeps paper from black and ink from white. */
+  figure { background: #191919; } figure svg { filter: invert(.9) hue-rotate(180deg); }
+}
 .wide { overflow-x: auto; margin: 1rem 0; }
 table { border-collapse: collapse; font-size: .88rem; line-height: 1.35; }
 caption { text-align: left; font-weight: 600; padding: 0 0 .35rem; }
