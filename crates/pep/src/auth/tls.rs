@@ -57,24 +57,42 @@ impl KnownKeys {
         }
         Err(Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure))
     }
+}
 
-    fn verify_signature(
-        &self,
-        message: &[u8],
-        key: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        rustls::crypto::verify_tls13_signature_with_raw_key(
-            message,
-            &SubjectPublicKeyInfoDer::from(key.as_ref()),
-            signature,
-            &self.provider.signature_verification_algorithms,
-        )
-    }
+/// What both kinds of verifier answer alike: TLS 1.3 alone, with Ed25519 and raw keys.
+macro_rules! signatures {
+    () => {
+        fn verify_tls12_signature(
+            &self,
+            _: &[u8],
+            _: &CertificateDer<'_>,
+            _: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            Err(Error::General("TLS 1.2 is not spoken here".to_owned()))
+        }
 
-    fn tls12() -> Error {
-        Error::General("TLS 1.2 is not spoken here".to_owned())
-    }
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            key: &CertificateDer<'_>,
+            signature: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            rustls::crypto::verify_tls13_signature_with_raw_key(
+                message,
+                &SubjectPublicKeyInfoDer::from(key.as_ref()),
+                signature,
+                &self.provider.signature_verification_algorithms,
+            )
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            vec![SignatureScheme::ED25519]
+        }
+
+        fn requires_raw_public_keys(&self) -> bool {
+            true
+        }
+    };
 }
 
 impl ServerCertVerifier for KnownKeys {
@@ -88,28 +106,7 @@ impl ServerCertVerifier for KnownKeys {
     ) -> Result<ServerCertVerified, Error> {
         self.check(end_entity).map(|()| ServerCertVerified::assertion())
     }
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Err(Self::tls12())
-    }
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.verify_signature(message, cert, signature)
-    }
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ED25519]
-    }
-    fn requires_raw_public_keys(&self) -> bool {
-        true
-    }
+    signatures!();
 }
 
 impl ClientCertVerifier for KnownKeys {
@@ -124,28 +121,7 @@ impl ClientCertVerifier for KnownKeys {
     ) -> Result<ClientCertVerified, Error> {
         self.check(end_entity).map(|()| ClientCertVerified::assertion())
     }
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Err(Self::tls12())
-    }
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.verify_signature(message, cert, signature)
-    }
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ED25519]
-    }
-    fn requires_raw_public_keys(&self) -> bool {
-        true
-    }
+    signatures!();
 }
 
 fn known(peers: &[PublicKey], provider: &Arc<CryptoProvider>, refused: &RefusedKeys) -> Arc<KnownKeys> {
