@@ -13,10 +13,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::{spawn_local, JoinHandle, LocalSet};
+use tokio::task::{spawn_local, JoinHandle};
 
 mod shared;
-use shared::{key, serve};
+use shared::{block_on, echo_server, forward, key, pattern, serve};
 
 fn config(secret: &SecretKey, peer: &SecretKey, rate: Rate) -> Config {
     let setup =
@@ -60,26 +60,14 @@ async fn ends_at(rate: Rate) -> Ends {
     Ends { terminal, gateway, gateway_address, gateway_task, gateway_config }
 }
 
-/// A local port whose connections lead to `to` at the other end.
-async fn forward(tunnel: &TunnelHandle, to: SocketAddr, greeting: Option<&'static [u8]>) -> SocketAddr {
+/// A connection through the tunnel, opened there, and its other end in our hands. A byte is on its way.
+async fn held(tunnel: &TunnelHandle) -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let tunnel = tunnel.clone();
-    spawn_local(async move {
-        loop {
-            let (client, _) = listener.accept().await.unwrap();
-            tcp::prepare(&client).unwrap();
-            let tunnel = tunnel.clone();
-            spawn_local(async move {
-                let open = Open { destination: Target::Address(to), source: None, class: Class::Normal };
-                let peer = tunnel.any_peer().await;
-                if let Err((client, _)) = tunnel.carry(peer.id, &open, client, greeting).await {
-                    tcp::farewell(client, b"refused").await;
-                }
-            });
-        }
-    });
-    address
+    let way_in = forward(tunnel, listener.local_addr().unwrap(), None).await;
+    let mut client = TcpStream::connect(way_in).await.unwrap();
+    client.write_all(b"x").await.unwrap();
+    let (server, _) = listener.accept().await.unwrap();
+    (client, server)
 }
 
 /// Bytes that the kernel holds for whoever was accepted at a port of 127.0.0.1.
@@ -93,33 +81,6 @@ fn kernel_holds(port: u16) -> u64 {
         (at == local && state == "01").then_some(waiting)
     });
     queues.sum()
-}
-
-async fn echo_server() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    spawn_local(async move {
-        loop {
-            let (mut stream, _) = listener.accept().await.unwrap();
-            spawn_local(async move {
-                let (mut read, mut write) = stream.split();
-                tokio::io::copy(&mut read, &mut write).await.unwrap();
-                write.shutdown().await.unwrap();
-            });
-        }
-    });
-    address
-}
-
-fn pattern(length: usize, salt: usize) -> Vec<u8> {
-    (0..length).map(|i| ((i + salt).wrapping_mul(2_654_435_761) >> 11) as u8).collect()
-}
-
-fn block_on<F: std::future::Future>(future: F) -> F::Output {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(LocalSet::new().run_until(async move {
-        tokio::time::timeout(Duration::from_secs(60), future).await.expect("nothing moved for a minute")
-    }))
 }
 
 #[test]
@@ -214,11 +175,7 @@ fn a_reset_by_the_client_reaches_the_server_and_the_other_way_round() {
 fn a_gateway_that_stops_resets_open_connections_at_the_terminal() {
     block_on(async {
         let ends = ends().await;
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let way_in = forward(&ends.terminal, listener.local_addr().unwrap(), None).await;
-        let mut client = TcpStream::connect(way_in).await.unwrap();
-        client.write_all(b"x").await.unwrap();
-        let (_server, _) = listener.accept().await.unwrap();
+        let (mut client, _server) = held(&ends.terminal).await;
         ends.gateway.shut_down().await;
         let error = client.read_u8().await.unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
@@ -229,11 +186,7 @@ fn a_gateway_that_stops_resets_open_connections_at_the_terminal() {
 fn a_gateway_that_dies_without_a_word_is_noticed_and_found_again() {
     block_on(async {
         let ends = ends().await;
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let way_in = forward(&ends.terminal, listener.local_addr().unwrap(), None).await;
-        let mut client = TcpStream::connect(way_in).await.unwrap();
-        client.write_all(b"x").await.unwrap();
-        let (_server, _) = listener.accept().await.unwrap();
+        let (mut client, _server) = held(&ends.terminal).await;
         // The task owns the socket: aborted, its port is closed and ICMP says so.
         ends.gateway_task.abort();
         let error = client.read_u8().await.unwrap_err();
@@ -250,11 +203,7 @@ fn a_gateway_that_dies_without_a_word_is_noticed_and_found_again() {
 fn a_reader_that_stops_holds_back_its_writer_and_nobody_else() {
     block_on(async {
         let ends = ends().await;
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let way_in = forward(&ends.terminal, listener.local_addr().unwrap(), None).await;
-        let mut client = TcpStream::connect(way_in).await.unwrap();
-        client.write_all(b"x").await.unwrap();
-        let (_stopped, _) = listener.accept().await.unwrap();
+        let (mut client, _stopped) = held(&ends.terminal).await;
         let piece = vec![0; 1 << 20];
         let mut written = 0u64;
         // Each megabyte the chain does not take within a second is one too many.

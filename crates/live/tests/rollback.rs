@@ -6,7 +6,6 @@ use skyhaul_cc::{registry, Bytes, Duration, Rate, Setup};
 use skyhaul_live::driver::{Driver, Role, TunnelHandle};
 use skyhaul_live::tcp;
 use skyhaul_pep::auth::SecretKey;
-use skyhaul_pep::frame::{Class, Open, Target};
 use skyhaul_pep::{Config, Standing, Tuning};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -15,10 +14,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
-use tokio::task::{spawn_local, JoinHandle, LocalSet};
+use tokio::task::{spawn_local, JoinHandle};
 
 mod shared;
-use shared::{key, serve};
+use shared::{block_on, echo_server, forward, key, pattern, serve};
 
 fn config(secret: &SecretKey, peer: &SecretKey) -> Config {
     let setup = Setup {
@@ -133,49 +132,6 @@ async fn ends() -> Ends {
     Ends { terminal, gateway, gateway_task, gateway_address, network }
 }
 
-/// A local port whose connections lead to `to` at the other end.
-async fn forward(tunnel: &TunnelHandle, to: SocketAddr) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let tunnel = tunnel.clone();
-    spawn_local(async move {
-        loop {
-            let (client, _) = listener.accept().await.unwrap();
-            tcp::prepare(&client).unwrap();
-            let tunnel = tunnel.clone();
-            spawn_local(async move {
-                let open = Open { destination: Target::Address(to), source: None, class: Class::Normal };
-                let peer = tunnel.any_peer().await;
-                let _ = tunnel.carry(peer.id, &open, client, None).await;
-            });
-        }
-    });
-    address
-}
-
-async fn echo_server() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    spawn_local(async move {
-        loop {
-            let (mut stream, _) = listener.accept().await.unwrap();
-            spawn_local(async move {
-                let (mut read, mut write) = stream.split();
-                let _ = tokio::io::copy(&mut read, &mut write).await;
-                let _ = write.shutdown().await;
-            });
-        }
-    });
-    address
-}
-
-fn block_on<F: std::future::Future>(future: F) -> F::Output {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(LocalSet::new().run_until(async move {
-        tokio::time::timeout(Duration::from_secs(100), future).await.expect("nothing moved for a minute")
-    }))
-}
-
 /// Waits until the channel stands so at that end.
 async fn until(tunnel: &TunnelHandle, standing: Standing) {
     loop {
@@ -203,8 +159,7 @@ fn transfer(way_in: SocketAddr) -> (Rc<Cell<bool>>, Rc<Cell<u64>>, JoinHandle<Su
         let send = async {
             let (mut sum, mut n) = (ring::digest::Context::new(&ring::digest::SHA256), 0usize);
             while !stopped.get() {
-                let piece: Vec<u8> =
-                    (0..PIECE).map(|i| ((i + n).wrapping_mul(2_654_435_761) >> 11) as u8).collect();
+                let piece = pattern(PIECE, n);
                 n += PIECE;
                 sum.update(&piece);
                 write.write_all(&piece).await.unwrap();
@@ -242,7 +197,7 @@ async fn moved(back: &Cell<u64>, more: u64) {
 fn a_running_transfer_goes_on_inside_tcp_and_returns_to_udp_byte_exact() {
     block_on(async {
         let ends = ends().await;
-        let way_in = forward(&ends.terminal, echo_server().await).await;
+        let way_in = forward(&ends.terminal, echo_server().await, None).await;
         // Both directions, one of them, full datagrams only.
         for (up, down) in [(Some(0), Some(0)), (None, Some(0)), (Some(1_200), Some(1_200))] {
             let (stop, back, task) = transfer(way_in);
@@ -275,7 +230,7 @@ fn a_running_transfer_goes_on_inside_tcp_and_returns_to_udp_byte_exact() {
 fn a_gateway_that_dies_while_it_is_reached_by_tcp_is_noticed_and_its_flows_are_reset() {
     block_on(async {
         let ends = ends().await;
-        let way_in = forward(&ends.terminal, echo_server().await).await;
+        let way_in = forward(&ends.terminal, echo_server().await, None).await;
         let mut client = TcpStream::connect(way_in).await.unwrap();
         client.write_all(b"x").await.unwrap();
         assert_eq!(client.read_u8().await.unwrap(), b'x');
@@ -295,7 +250,7 @@ fn a_gateway_that_dies_while_it_is_reached_by_tcp_is_noticed_and_its_flows_are_r
 fn garbage_on_the_tcp_port_is_hung_up_on_and_harms_nobody() {
     block_on(async {
         let ends = ends().await;
-        let way_in = forward(&ends.terminal, echo_server().await).await;
+        let way_in = forward(&ends.terminal, echo_server().await, None).await;
         for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0, 48, 0x20], &[0xff; 5_000], &[0; 4]] {
             let mut stranger = TcpStream::connect(ends.gateway_address).await.unwrap();
             stranger.write_all(garbage).await.unwrap();
