@@ -9,7 +9,7 @@ use std::time::{Duration as Span, Instant};
 use skyhaul_cc::units::{Bytes, Duration, Rate, Share, Time};
 use skyhaul_cc::{registry, Setup};
 use skyhaul_sim::link::Link;
-use skyhaul_sim::scenario::{Direction, RateBase};
+use skyhaul_sim::scenario::Direction;
 use skyhaul_sim::tcp::{Recovery, TcpOptions};
 use skyhaul_sim::world::{Flow, World};
 
@@ -27,18 +27,9 @@ fn main() {
         ("rate", 0.012, Recovery::Predictive),
     ] {
         let direction = Direction {
-            rate: Rate::mbit(1000),
-            rate_base: RateBase::Ip,
-            one_way: Duration::from_millis(50),
             loss: Share::new(loss).unwrap_or_default(),
-            ber: Default::default(),
-            ber_unit: Default::default(),
-            burst: None,
-            jitter: None,
-            reorder: false,
             queue: Bytes(12_500_000),
-            queue_rule: None,
-            changes: Vec::new(),
+            ..Direction::clean(Rate::mbit(1000), Duration::from_millis(50))
         };
         let back = Direction { loss: Share::ZERO, ..direction.clone() };
         let setup =

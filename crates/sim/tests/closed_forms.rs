@@ -4,7 +4,7 @@
 use skyhaul_cc::units::{Ber, Bytes, Duration, Rate, Share, Time};
 use skyhaul_cc::{registry, Setup};
 use skyhaul_sim::link::Link;
-use skyhaul_sim::scenario::{Direction, RateBase, Scenario};
+use skyhaul_sim::scenario::{Direction, Scenario};
 use skyhaul_sim::tcp::{Recovery, TcpOptions};
 use skyhaul_sim::world::{Flow, Outcome, World};
 use skyhaul_sim::{play, rng, stats};
@@ -13,20 +13,8 @@ const MSS: Bytes = Bytes(1448);
 
 /// A link of 1 Gbit/s that loses packets and never overflows.
 fn direction(rtt: Duration, loss: f64) -> Direction {
-    Direction {
-        rate: Rate::mbit(1000),
-        rate_base: RateBase::Ip,
-        one_way: rtt / 2,
-        loss: Share::new(loss).expect("a share"),
-        ber: Default::default(),
-        ber_unit: Default::default(),
-        burst: None,
-        jitter: None,
-        reorder: false,
-        queue: Bytes(1_000_000_000),
-        queue_rule: None,
-        changes: Vec::new(),
-    }
+    let loss = Share::new(loss).expect("a share");
+    Direction { loss, ..Direction::clean(Rate::mbit(1000), rtt / 2) }
 }
 
 /// A flow without end that begins at the window the loss allows, so that start-up weighs little; measured

@@ -10,20 +10,7 @@ const FULL: Bytes = Bytes(1500);
 
 /// 10 Mbit/s, 270 ms, and room for everything: a full packet takes 1.2 ms.
 fn direction() -> Direction {
-    Direction {
-        rate: Rate::mbit(10),
-        rate_base: RateBase::Ip,
-        one_way: ms(270),
-        loss: Share::ZERO,
-        ber: Ber::ZERO,
-        ber_unit: Default::default(),
-        burst: None,
-        jitter: None,
-        reorder: false,
-        queue: Bytes(1_000_000_000),
-        queue_rule: None,
-        changes: Vec::new(),
-    }
+    Direction::clean(Rate::mbit(10), ms(270))
 }
 
 fn ms(n: u64) -> Duration {

@@ -24,20 +24,7 @@ fn share(value: f64) -> Share {
 
 /// 150 Mbit/s, 270 ms each way, room for everything, nothing lost.
 fn direction() -> Direction {
-    Direction {
-        rate: Rate::mbit(150),
-        rate_base: Default::default(),
-        one_way: ms(270),
-        loss: Share::ZERO,
-        ber: Default::default(),
-        ber_unit: Default::default(),
-        burst: None,
-        jitter: None,
-        reorder: true,
-        queue: Bytes(1_000_000_000),
-        queue_rule: None,
-        changes: Vec::new(),
-    }
+    Direction { reorder: true, ..Direction::clean(Rate::mbit(150), ms(270)) }
 }
 
 /// A window and a pace that never change: what is measured is recovery alone.

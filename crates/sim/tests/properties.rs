@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use skyhaul_cc::units::{Ber, Bytes, Duration, Rate, Share, Time};
 use skyhaul_sim::link::{Cause, Fate, Link};
 use skyhaul_sim::scenario::{
-    catalogue, BerUnit, Change, Dir, Direction, GilbertElliott, Jitter, JitterShape, RateBase, Scenario,
+    catalogue, Change, Dir, Direction, GilbertElliott, Jitter, JitterShape, RateBase, Scenario,
 };
 
 /// The link written down as one would explain it: all changes listed one by one, all packets kept, work as
@@ -123,10 +123,7 @@ prop_compose! {
         reorder in any::<bool>(),
         changes in proptest::collection::vec(changes(), 0..6),
     ) -> Direction {
-        Direction {
-            rate, rate_base, one_way, queue: Bytes(queue), reorder, changes,
-            loss: Share::ZERO, ber: Ber::ZERO, ber_unit: BerUnit::Bit, burst: None, jitter: None, queue_rule: None,
-        }
+        Direction { rate_base, queue: Bytes(queue), reorder, changes, ..Direction::clean(rate, one_way) }
     }
 }
 

@@ -4,7 +4,7 @@ use skyhaul_cc::units::{Bytes, Duration, Rate, Share, Time};
 use skyhaul_cc::{registry, Ack, Controller, Loss, Sent, Setup, Snapshot};
 use skyhaul_sim::link::{Cause, Link};
 use skyhaul_sim::rng;
-use skyhaul_sim::scenario::{Change, Direction, GilbertElliott, Jitter, JitterShape, RateBase};
+use skyhaul_sim::scenario::{Change, Direction, GilbertElliott, Jitter, JitterShape};
 use skyhaul_sim::tcp::{AckOptions, Pacing, Recovery, SackBlocks, TcpOptions};
 use skyhaul_sim::trace::{Note, Observer};
 use skyhaul_sim::world::{Flow, Outcome, World, Writes};
@@ -17,20 +17,7 @@ fn ms(n: u64) -> Duration {
 
 /// 100 Mbit/s, 50 ms, room for everything, nothing lost: a full packet takes 120 µs.
 fn direction() -> Direction {
-    Direction {
-        rate: Rate::mbit(100),
-        rate_base: RateBase::Ip,
-        one_way: ms(50),
-        loss: Share::ZERO,
-        ber: Default::default(),
-        ber_unit: Default::default(),
-        burst: None,
-        jitter: None,
-        reorder: false,
-        queue: Bytes(1_000_000_000),
-        queue_rule: None,
-        changes: Vec::new(),
-    }
+    Direction::clean(Rate::mbit(100), ms(50))
 }
 
 fn lossy(loss: f64) -> Direction {

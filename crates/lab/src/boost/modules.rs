@@ -65,18 +65,10 @@ impl Case {
     fn world(&self, seed: u64) -> World {
         let share = |value| Share::new(value).unwrap_or(Share::ZERO);
         let direction = |loss, burst: Option<f64>| Direction {
-            rate: self.rate,
-            rate_base: Default::default(),
-            one_way: self.rtt / 2,
             loss: share(if burst.is_some() { 0.0 } else { loss }),
-            ber: Default::default(),
-            ber_unit: Default::default(),
             burst: burst.and_then(|mean| GilbertElliott::from_burst(mean, share(loss))),
-            jitter: None,
-            reorder: false,
             queue: self.queue,
-            queue_rule: None,
-            changes: Vec::new(),
+            ..Direction::clean(self.rate, self.rtt / 2)
         };
         let link = |direction: &Direction, name| Link::new(direction, rng::derive(seed, name));
         let forward = link(&direction(self.loss, self.burst), "forward");

@@ -144,18 +144,12 @@ impl Case {
         let share = |value| Share::new(value).unwrap_or(Share::ZERO);
         let shape = JitterShape::Uniform;
         Direction {
-            rate: RATE,
-            rate_base: Default::default(),
-            one_way: ONE_WAY,
             loss: share(self.loss),
-            ber: Default::default(),
-            ber_unit: Default::default(),
             burst: self.burst.and_then(|length| GilbertElliott::from_burst(length, share(LOSS))),
             jitter: self.jitter.map(|half_range| Jitter { half_range, shape }),
             reorder: true,
             queue: QUEUE,
-            queue_rule: None,
-            changes: Vec::new(),
+            ..Direction::clean(RATE, ONE_WAY)
         }
     }
 

@@ -90,6 +90,27 @@ pub struct Direction {
     pub changes: Vec<Change>,
 }
 
+impl Direction {
+    /// A direction that loses nothing, keeps the order and has a queue of 1 GB, which is room for everything; the rate
+    /// counts IP bytes.
+    pub fn clean(rate: Rate, one_way: Duration) -> Self {
+        Direction {
+            rate,
+            rate_base: RateBase::Ip,
+            one_way,
+            loss: Share::ZERO,
+            ber: Ber::ZERO,
+            ber_unit: BerUnit::Bit,
+            burst: None,
+            jitter: None,
+            reorder: false,
+            queue: Bytes(1_000_000_000),
+            queue_rule: None,
+            changes: Vec::new(),
+        }
+    }
+}
+
 /// Which bytes of a packet a rate counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RateBase {

@@ -79,19 +79,17 @@ fn id(found: &Found<'_>) -> Result<String> {
 
 fn direction(table: &Table<'_>) -> Result<Direction> {
     let one_way = length(&table.need("one_way", "\"270 ms\"")?)?;
+    let rate = rate(&table.need("rate", "\"150 Mbit/s\"")?)?;
     let direction = Direction {
-        rate: rate(&table.need("rate", "\"150 Mbit/s\"")?)?,
         rate_base: table.get("rate_base").map_or(Ok(RateBase::Ip), |found| found.choice(&RATE_BASES))?,
-        one_way,
         loss: table.get("loss").map_or(Ok(Share::ZERO), |found| share(&found))?,
         ber: table.get("ber").map_or(Ok(Ber::ZERO), |found| ber(&found))?,
         ber_unit: table.get("ber_unit").map_or(Ok(BerUnit::Bit), |found| found.choice(&BER_UNITS))?,
         queue: Bytes::ZERO,
-        queue_rule: None,
         burst: table.get("burst").map(|found| burst(&found.table()?)).transpose()?,
-        jitter: None,
         reorder: table.get("reorder").map_or(Ok(false), |found| found.yes_or_no())?,
         changes: table.get("changes").map_or(Ok(Vec::new()), |found| changes(&found))?,
+        ..Direction::clean(rate, one_way)
     };
     let shortest = direction.changes.iter().filter_map(|change| change.one_way).fold(one_way, Ord::min);
     let jitter = table.get("jitter").map(|found| jitter(&found.table()?, shortest)).transpose()?;
