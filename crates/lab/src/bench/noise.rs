@@ -34,7 +34,7 @@ struct Noisy {
 type Edit = fn(&mut Path);
 
 /// Name, words, loss, goal, and what else makes the link noisy.
-const NOISE: [(&str, &str, f64, f64, Edit); 10] = [
+const NOISE: [(&str, &str, f64, f64, Edit); 11] = [
     ("loss-1", "1 % loss", 0.01, STEADY, |_| {}),
     ("loss-5", "5 % loss", 0.05, STEADY, |_| {}),
     ("bursts-8", "1 % loss in bursts of 8 packets", 0.0, STEADY, |path| {
@@ -54,6 +54,10 @@ const NOISE: [(&str, &str, f64, f64, Edit); 10] = [
     ("jitter-5", "1 % loss, 5 ms of jitter in order", 0.01, SHAKEN, |path| jitter(path, 5)),
     ("jitter-20", "1 % loss, 20 ms of jitter in order", 0.01, SHAKEN, |path| jitter(path, 20)),
     ("tdma-20", "1 % loss, data in frames of 20 ms", 0.01, SHAKEN, |path| path.frames[0] = Some(ms(20))),
+    ("reorder-10", "1 % loss, 1 % of the data up to 10 ms late", 0.01, SHAKEN, |path| {
+        path.forward_mut().reorder = true;
+        path.detour = Some((share(0.01), ms(10)));
+    }),
 ];
 
 fn jitter(path: &mut Path, range: u64) {

@@ -31,13 +31,15 @@ pub(super) struct Path {
     pub headers: Bytes,
     /// What arrives is held to the next frame: data, and acknowledgments.
     pub frames: [Option<Duration>; 2],
+    /// This share of the data's packets arrives up to so much later and is overtaken.
+    pub detour: Option<(Share, Duration)>,
 }
 
 impl Path {
     /// The link of a scenario with the packets of the channel, where its data goes.
     pub fn of(scenario: Scenario) -> Path {
         let data = scenario.data();
-        Path { scenario, data, mss: Bytes(1433), headers: Bytes(67), frames: [None; 2] }
+        Path { scenario, data, mss: Bytes(1433), headers: Bytes(67), frames: [None; 2], detour: None }
     }
 
     /// A link that is the same both ways but for the loss, which is the data's; packets of TCP.
@@ -57,7 +59,14 @@ impl Path {
             direction.queue = queue;
         }
         scenario.forward.loss = share(loss);
-        Ok(Path { scenario, data: Dir::Forward, mss: Bytes(1448), headers: Bytes(52), frames: [None; 2] })
+        Ok(Path {
+            scenario,
+            data: Dir::Forward,
+            mss: Bytes(1448),
+            headers: Bytes(52),
+            frames: [None; 2],
+            detour: None,
+        })
     }
 
     /// The same in whole IP packets, with a queue of so many products of rate and round trip.
@@ -144,7 +153,11 @@ impl Path {
                 None => link,
             }
         };
-        World::new(link(self.data, self.frames[0]), link(self.data.opposite(), self.frames[1]), seed)
+        let mut data = link(self.data, self.frames[0]);
+        if let Some((share, longest)) = self.detour {
+            data = data.with_detour(share, longest, seed);
+        }
+        World::new(data, link(self.data.opposite(), self.frames[1]), seed)
     }
 
     /// What a host tells a controller, and how it sends and acknowledges.
