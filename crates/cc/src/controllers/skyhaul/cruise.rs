@@ -30,7 +30,7 @@ const FREE_ROUNDS: u32 = 8;
 /// A growth by more than this must be followed by the rate by this share of it.
 const FOLLOW: (f64, f64) = (1.03, 0.4);
 /// Growth of such a start, and what must come of it.
-const FILLING: (f64, f64) = (1.5, 1.2);
+const FILLING: (f64, f64) = (2.0, 1.2);
 /// Rounds at the bound that trains set before it is tested.
 const BOUND_ROUNDS: u32 = 3;
 /// Growth per round when others share the link, in windows that fill it: the same addition for all of them.
@@ -135,8 +135,8 @@ impl Cruise {
         self.full = true;
     }
 
-    /// The window of a start that noise leaves without trains and without a queue to look at: half as much
-    /// again as goes through, until that no longer brings more two rounds later.
+    /// The window of a start that noise leaves without trains and without a queue to look at: twice
+    /// what goes through, until that no longer brings more two rounds later.
     pub fn fill(&mut self, view: &View) -> f64 {
         let before = self.rates[0];
         self.rates = [self.rates[1], view.rate];

@@ -57,7 +57,7 @@ impl Skyhaul {
         if self.phase != Phase::Cruise {
             return None;
         }
-        let by_trains = (!self.noisy && self.trains.is_trusted() && self.trains.bursts() >= BURSTS)
+        let by_trains = (!self.is_noisy() && self.trains.is_trusted() && self.trains.bursts() >= BURSTS)
             .then(|| self.trains.capacity())
             .flatten();
         let shared = self.is_shared(self.now, SHARED_GROWTH);

@@ -121,6 +121,8 @@ mod tests {
             greatest: 2.0 * mean,
             before_loss: Some(before_loss),
             rate: packets,
+            clumps: None,
+            least_of_all: 0.0,
             steady: packets,
             app_limited: false,
         }

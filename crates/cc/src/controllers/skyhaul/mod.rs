@@ -27,9 +27,11 @@ mod history;
 mod idle;
 mod judge;
 mod law;
+mod noise;
 mod path;
 mod plain;
 mod round;
+mod scavenge;
 mod start;
 mod step;
 mod trains;
@@ -45,9 +47,11 @@ use emergency::Emergency;
 use history::Through;
 use idle::Idle;
 use judge::{Judge, Run};
+use noise::Noise;
 use path::{between, Path};
 use plain::Plain;
 use round::{Finding, Round};
+use scavenge::Scavenge;
 use start::{Given, CHECKED_PACKETS, FIRST_PACKETS};
 use step::Steps;
 use trains::{Sample, Trains};
@@ -81,11 +85,6 @@ const ODD_ROUNDS: u32 = 2;
 const STEP_LEAST: f64 = 0.001;
 /// Packets after which a new round trip is known: some reports' worth.
 const KEEP_PACKETS: u32 = 16;
-/// Jitter above which trains say nothing; and as a share of a train's time, because the trains of others
-/// on the link are no noise.
-const NOISY: f64 = 0.0002;
-const NOISY_TRAINS: f64 = 0.15;
-const NOISY_SHARED: f64 = 4.0;
 /// The rate followed a growth of at least this much by this share of it: what stood there was no queue.
 const FOLLOWED: (f64, f64) = (1.04, 0.6);
 /// Losses in bursts scatter so many times more than single ones.
@@ -131,9 +130,9 @@ pub struct Skyhaul {
     fell_at: Option<Time>,
     dips: Dips,
     steps: Steps,
-    noisy: bool,
-    noise_queue: f64,
+    noise: Noise,
     compete: Compete,
+    scavenge: Scavenge,
     plain: Plain,
     silent: bool,
     app_limited: bool,
@@ -182,9 +181,9 @@ impl Skyhaul {
             fell_at: None,
             dips: Dips::default(),
             steps: Steps::default(),
-            noisy: false,
-            noise_queue: 0.0,
+            noise: Noise::new(),
             compete: Compete::default(),
+            scavenge: Scavenge::new(),
             plain,
             silent: false,
             app_limited: false,
@@ -224,25 +223,7 @@ impl Skyhaul {
     }
 
     fn target(&self) -> f64 {
-        target(self.pace(), self.round_trip()) + self.noise_queue
-    }
-
-    fn is_noisy(&self) -> bool {
-        self.noisy
-    }
-
-    /// Once noisy, a path is so until half of it has gone.
-    fn look_for_noise(&mut self) {
-        let train = self.trains.capacity().map_or(0.0, |rate| Trains::length(rate) / rate);
-        // Others on the link make delays vary as well.
-        let shared = self.is_shared(self.now, SHARED_GROWTH) && !self.trains.are_clumped();
-        let shared = if shared { NOISY_SHARED } else { 1.0 };
-        let threshold = shared * NOISY.max(NOISY_TRAINS * train);
-        let before = self.noisy;
-        self.noisy = self.path.jitter() > if before { 0.5 * threshold } else { threshold };
-        if self.noisy && !before && self.trains.are_clumped() {
-            self.trains.forget_others();
-        }
+        target(self.pace(), self.round_trip()) + self.noise.queue()
     }
 
     fn is_shared(&self, now: Time, seconds: f64) -> bool {
@@ -316,6 +297,7 @@ impl Skyhaul {
             self.keep = Some((self.pace(), KEEP_PACKETS));
         }
         self.path.rebase(now, longer);
+        self.noise.forget_level();
         self.emergency.clear();
         self.dips.cancel();
         if let Some(last) = &mut self.last {
@@ -331,6 +313,7 @@ impl Skyhaul {
     fn hear_sample(&mut self, sample: Sample, now: Time) {
         let round_trip = self.round_trip();
         if self.is_noisy() && self.phase == Phase::Cruise {
+            self.hear_long_burst(sample);
             return;
         }
         match sample {
@@ -364,6 +347,7 @@ impl Skyhaul {
             }
             Sample::Available { rate, sent_at } => {
                 self.available = Some((now, rate));
+                self.hear_what_is_free(rate, now);
                 let Phase::Validate { since, .. } = self.phase else { return };
                 if since.is_none_or(|since| sent_at < since) {
                     return;
@@ -427,10 +411,10 @@ impl Skyhaul {
             self.through.hear(rate);
         }
         let noisy = self.is_noisy();
-        if noisy && followed(before, rate) && !self.is_shared(finding.now, SHARED_GROWTH) {
+        let hidden = noisy && !self.noise.is_clumped() && followed(before, rate);
+        if hidden && !self.is_shared(finding.now, SHARED_GROWTH) {
             self.path.learn_offset(0.9 * finding.least);
         }
-        self.noise_queue = if noisy { (finding.mean - finding.least).clamp(0.0, 0.020) } else { 0.0 };
         let view = View {
             window: self.window.segments(),
             round_trip,
@@ -449,6 +433,9 @@ impl Skyhaul {
             capacity: self.trains.capacity().filter(|_| !noisy && self.trains.is_trusted()),
             shared,
         };
+        if self.gives_way(finding) {
+            return;
+        }
         if self.phase == Phase::Cruise && view.shared.is_none() && self.is_no_queue(finding, &view) {
             self.lengthen(finding.now, finding.least);
             return;
@@ -499,6 +486,7 @@ impl Skyhaul {
             Verdict::Queue | Verdict::Unclear => {}
             // What others do in the same rounds looks like this too.
             Verdict::NoQueue(_) if self.is_shared(finding.now, SHARED_GROWTH) => {}
+            Verdict::NoQueue(_) if self.noise.is_clumped() => self.noise.forget_level(),
             Verdict::NoQueue(queue) if self.is_noisy() => self.path.learn_offset(0.9 * queue),
             Verdict::NoQueue(queue) => self.lengthen(finding.now, queue),
         }
@@ -554,6 +542,7 @@ impl Controller for Skyhaul {
                     // No train told anything: grow without.
                     self.phase = Phase::Cruise;
                 }
+                self.hear_noise(&mut finding);
                 self.end_round(&finding);
                 self.last = Some(finding);
             }
@@ -570,8 +559,11 @@ impl Controller for Skyhaul {
             self.flight = (now, 0.0);
             return self.trains.first(now, self.window.segments().floor());
         }
-        if self.is_noisy() || self.silent {
+        if self.silent {
             return None;
+        }
+        if self.is_noisy() {
+            return self.poll_long_burst(now);
         }
         let (rate, round_trip) = (self.pace(), self.round_trip());
         self.trains.poll(now, rate, round_trip, self.path.jitter())
@@ -612,7 +604,7 @@ impl Controller for Skyhaul {
             Some(rate) if self.is_measured() => window = window.max(rate * self.round_trip()),
             Some(rate) => window = self.unanswered(rate),
             None if self.rich && self.phase != Phase::First => {
-                let train = self.trains.capacity().map_or(0.0, Trains::length);
+                let train = self.trains.capacity().map_or(0.0, Trains::length).max(self.long_burst());
                 window += self.path.extra() * window / self.round_trip() + 2.0 + train;
             }
             None => {}

@@ -9,7 +9,7 @@ use crate::units::{Duration, Time};
 
 /// How long the least delay is believed: several dips long at any distance, and short enough that clocks
 /// which drift by 50 millionths part by only 1.5 ms.
-const MEMORY: Duration = Duration::from_secs(30);
+pub(super) const MEMORY: Duration = Duration::from_secs(30);
 /// Delays this far apart are compared: a queue of ours changes by a tenth of a millisecond meanwhile, and
 /// neighbours that jitter kept in order differ by nothing but their spacing.
 const JITTER_LAG: f64 = 0.002;
@@ -29,8 +29,8 @@ const EXTRA_MOST: f64 = 1.0;
 #[derive(Clone, Debug)]
 pub(super) struct Path {
     base: WindowedMin<f64>,
-    /// Least round trip without its queue.
-    round_trip: WindowedMin<f64>,
+    /// Least time from an arrival until its report is here, on two clocks.
+    back: WindowedMin<f64>,
     /// Part of the delay above the base that is noise and no queue.
     offset: f64,
     queue: f64,
@@ -50,7 +50,7 @@ impl Path {
         let width = u64::try_from(MEMORY.as_nanos()).unwrap_or(u64::MAX);
         Path {
             base: WindowedMin::new(width),
-            round_trip: WindowedMin::new(width),
+            back: WindowedMin::new(width),
             offset: 0.0,
             queue: 0.0,
             compared: None,
@@ -90,15 +90,14 @@ impl Path {
             }
         }
         self.queue = (owd - base - self.offset).max(0.0);
-        let round_trip = (between(report.sent_at, report.now) - self.queue).max(1e-6);
-        self.round_trip.update(at, round_trip);
+        self.back.update(at, between(received_at, report.now));
         self.queue
     }
 
     /// Takes in an acknowledgment, which is what opens the window: how late it was, and the time that it
     /// covers, because its oldest packet has waited for its newest.
     pub fn hear_ack(&mut self, sent_at: Time, now: Time, covers: f64) {
-        let Some(round_trip) = self.round_trip.get() else { return };
+        let Some(round_trip) = self.round_trip() else { return };
         let late = (between(sent_at, now) - self.queue - round_trip).max(0.0);
         self.extra_now = self.extra_now.max(late + covers);
     }
@@ -112,7 +111,7 @@ impl Path {
 
     /// `D`: the least round trip, queues taken away.
     pub fn round_trip(&self) -> Option<f64> {
-        self.round_trip.get()
+        Some((self.base.get()? + self.offset + self.back.get()?).max(1e-6))
     }
 
     /// The least one-way delay, on two clocks.
@@ -145,7 +144,7 @@ impl Path {
         let Some(base) = self.base.get() else { return };
         self.base.clear();
         self.base.update(position(now), base + longer);
-        self.round_trip.clear();
+        self.back.clear();
         self.queue = (self.queue - longer).max(0.0);
         self.extra_now = 0.0;
     }
@@ -153,6 +152,11 @@ impl Path {
     /// A constant part of the delay that no dip takes away and no packet's minimum shows.
     pub fn learn_offset(&mut self, more: f64) {
         self.offset = (self.offset + more).max(0.0);
+    }
+
+    /// Up to this delay, on two clocks, nothing is a queue.
+    pub fn put_level(&mut self, level: f64) {
+        self.offset = self.base().map_or(0.0, |base| (level - base).max(0.0));
     }
 
     /// The noise may have gone.

@@ -3,7 +3,7 @@
 use super::judge::Judge;
 use super::path::between;
 use super::trains::packets;
-use super::Skyhaul;
+use super::{scavenge, Policy, Skyhaul};
 use crate::controller::{PathHistory, Setup};
 use crate::event::Train;
 use crate::units::{Bytes, Duration, Rate, Time};
@@ -121,7 +121,11 @@ impl Skyhaul {
         if n < FIRST_PACKETS {
             return;
         }
-        let share = if n >= CHECKED_PACKETS && agrees { FIRST_CHECKED } else { FIRST_UNCHECKED };
+        let share = match self.policy {
+            Policy::Scavenge => scavenge::FIRST,
+            _ if n >= CHECKED_PACKETS && agrees => FIRST_CHECKED,
+            _ => FIRST_UNCHECKED,
+        };
         match self.given {
             // What was given holds unless the path says clearly otherwise; what is remembered makes the start no
             // slower than without it, and no faster than the path.

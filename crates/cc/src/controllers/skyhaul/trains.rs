@@ -50,6 +50,8 @@ const CLOSE: f64 = 0.1;
 const CLUMPED: f64 = 0.5;
 /// Packets between the ends of clumps that make a rate.
 const CLUMP_PACKETS: u32 = 8;
+/// Held back for less than this share of what a burst rests on, its packets show the bottleneck.
+const OUTLASTS: f64 = 0.9;
 /// Trains are long enough to know a rate to this share in spite of noisy times, within these packets.
 const EXACT: f64 = 0.04;
 const PACKETS_NOISY: f64 = 128.0;
@@ -78,6 +80,8 @@ pub(super) enum Sample {
         agrees: bool,
         /// Two bursts in a row say so: the capacity changed by this factor.
         changed: Option<f64>,
+        /// It lasted longer than any of its packets was held back.
+        outlasts: bool,
         /// The train left then.
         sent_at: Time,
     },
@@ -198,6 +202,11 @@ impl Trains {
     /// When trains last spoke of others on the link.
     pub fn shared_at(&self) -> Option<Time> {
         self.shared_at
+    }
+
+    /// Something else speaks of others on the link.
+    pub fn hear_of_others(&mut self, now: Time) {
+        self.shared_at = Some(now);
     }
 
     /// Trains speak of noise, and so they did before.
@@ -350,7 +359,8 @@ impl Trains {
         let Some(pace) = coming.asked.pace else {
             let (packets, rate, agrees) = coming.dispersion()?;
             let changed = self.learn(rate, agrees);
-            return Some(Sample::Burst { packets, rate, agrees, changed, sent_at: first.sent_at });
+            let outlasts = packets / rate > OUTLASTS * coming.longest_gap();
+            return Some(Sample::Burst { packets, rate, agrees, changed, outlasts, sent_at: first.sent_at });
         };
         let capacity = self.capacity()?;
         let steps = f64::from(last.index - first.index);
@@ -433,6 +443,11 @@ impl Coming {
         let gaps = self.places.windows(2).map(|pair| (pair[1].received - pair[0].received).abs());
         let close = gaps.filter(|gap| *gap <= CLOSE * mean).count();
         close as f64 > CLUMPED * (self.places.len() - 1) as f64
+    }
+
+    /// Longest time without an arrival.
+    fn longest_gap(&self) -> f64 {
+        self.places.windows(2).map(|pair| pair[1].received - pair[0].received).fold(0.0, f64::max)
     }
 
     /// Seconds from packet to packet at the receiver, and the packets they rest on.
