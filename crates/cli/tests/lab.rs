@@ -324,11 +324,14 @@ fn needs_namespaces_results_are_saved_and_printed_again_as_tables() {
     if link.rows("direct:cubic,tuned", "http-download", &more).is_none() {
         return;
     }
+    let saved: Vec<Value> = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    // A machine that stands still for a while makes a run invalid, and that is told again as well.
+    let status = i32::from(!saved.iter().all(|row| row["valid"] == true));
     let again = |format: &str| {
         let mut command = skyhaul(&["run"]);
         command.arg(link.scenario()).args(["--format", format, "--from"]).arg(&file);
         let output = command.output().unwrap();
-        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(output.status.code(), Some(status), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     assert!(again("table9").contains("| double-side TCP parameters (lightweight) |"));
