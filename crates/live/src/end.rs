@@ -91,7 +91,8 @@ impl End {
         let ingress = Ingress::bind(&config).map_err(EndError::Bind)?;
         let names = config.peers.iter().map(|peer| (peer.key, peer.name.clone())).collect();
         let memory = Memory::open(&config.memory);
-        let pep = pep_config(&config, &self.secret, &memory);
+        let seed = keys::by_chance().map_err(EndError::System)?;
+        let pep = pep_config(&config, &self.secret, &memory, seed);
         let (driver, tunnel) =
             Driver::start(role(&config.channel), pep, names).await.map_err(EndError::Start)?;
         let interception = if config.is_transparent() {
@@ -224,7 +225,12 @@ fn role(channel: &Channel) -> driver::Role {
     }
 }
 
-fn pep_config(config: &Config, secret: &SecretKey, memory: &Arc<Memory>) -> skyhaul_pep::Config {
+fn pep_config(
+    config: &Config,
+    secret: &SecretKey,
+    memory: &Arc<Memory>,
+    seed: [u8; 32],
+) -> skyhaul_pep::Config {
     let (name, setup, memory) = (config.link.controller.clone(), setup(&config.link), Arc::clone(memory));
     skyhaul_pep::Config {
         secret: secret.clone(),
@@ -251,7 +257,7 @@ fn pep_config(config: &Config, secret: &SecretKey, memory: &Arc<Memory>) -> skyh
             ..Tuning::default()
         },
         memory: config.limits.memory,
-        seed: None,
+        seed,
     }
 }
 

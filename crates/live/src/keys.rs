@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use ring::rand::SystemRandom;
+use ring::rand::{SecureRandom, SystemRandom};
 use skyhaul_pep::auth::{KeyError, SecretKey};
 
 /// A secret key's file that cannot be used.
@@ -29,6 +29,16 @@ enum Cause {
 /// When the system has none.
 pub fn generate() -> Result<SecretKey, KeyError> {
     SecretKey::generate(&SystemRandom::new())
+}
+
+/// So many of the system's random bytes.
+///
+/// # Errors
+/// When the system has none.
+pub fn by_chance<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    let filled = SystemRandom::new().fill(&mut bytes);
+    filled.map(|()| bytes).map_err(|_| io::Error::other("the system gives no random numbers"))
 }
 
 /// Reads a secret key.

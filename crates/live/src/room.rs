@@ -138,15 +138,9 @@ impl Place {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tcp::tests::connected;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpListener;
     use tokio::task::{spawn_local, LocalSet};
-
-    async fn joined() -> (TcpStream, TcpStream) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let outer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        (outer, listener.accept().await.unwrap().0)
-    }
 
     fn held(rooms: &Rooms) -> (usize, Bytes) {
         match rooms {
@@ -162,7 +156,7 @@ mod tests {
             let mut ends = Vec::new();
             let mut tasks = Vec::new();
             for _ in 0..8 {
-                let ((client, near), (server, far)) = (joined().await, joined().await);
+                let ((client, near), (server, far)) = (connected().await, connected().await);
                 let place = rooms.enter().unwrap();
                 tasks.push(spawn_local(async move { place.carry(&near, &far).await.map(|()| (near, far)) }));
                 ends.push((client, server));

@@ -277,6 +277,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tcp::tests::connected;
     use tokio::task::spawn_local;
 
     fn options() -> Options {
@@ -304,14 +305,8 @@ mod tests {
 
     /// Two connections with a splitter's pumps between them, without any interception.
     async fn piped() -> (TcpStream, TcpStream, tokio::task::JoinHandle<io::Result<((), ())>>) {
-        let connected = || async {
-            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-            (near, listener.accept().await.unwrap().0)
-        };
-        let ((client, left), (right, server)) = (connected().await, connected().await);
+        let ((client, left), (server, right)) = (connected().await, connected().await);
         for stream in [&left, &right] {
-            tcp::prepare(stream).unwrap();
             set_up(stream, true, Some("cubic")).unwrap();
         }
         let place = Rooms::own(Bytes::mib(4), 1).enter().unwrap();

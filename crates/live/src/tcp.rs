@@ -72,11 +72,12 @@ const FAREWELL_TIME: Duration = Duration::from_secs(2);
 const FAREWELL_READS: usize = 16;
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use tokio::net::TcpListener;
 
-    async fn connected() -> (TcpStream, TcpStream) {
+    /// Both ends of a connection over loopback; the second is prepared as those are that we accept.
+    pub(crate) async fn connected() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (server, _) = listener.accept().await.unwrap();

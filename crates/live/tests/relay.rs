@@ -16,7 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{spawn_local, JoinHandle};
 
 mod shared;
-use shared::{block_on, echo_server, forward, key, pattern, serve};
+use shared::{block_on, echo_server, forward, key, pattern, seed, serve};
 
 fn config(secret: &SecretKey, peer: &SecretKey, rate: Rate) -> Config {
     let setup =
@@ -27,7 +27,7 @@ fn config(secret: &SecretKey, peer: &SecretKey, rate: Rate) -> Config {
         controller: Arc::new(move |_| registry::build("rate", &setup).unwrap()),
         tuning: Tuning { initial_rtt: Duration::from_millis(20), ..Tuning::default() },
         memory: Bytes::mib(32),
-        seed: None,
+        seed: seed(),
     }
 }
 

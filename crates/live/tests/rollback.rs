@@ -17,7 +17,7 @@ use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::task::{spawn_local, JoinHandle};
 
 mod shared;
-use shared::{block_on, echo_server, forward, key, pattern, serve};
+use shared::{block_on, echo_server, forward, key, pattern, seed, serve};
 
 fn config(secret: &SecretKey, peer: &SecretKey) -> Config {
     let setup = Setup {
@@ -35,7 +35,7 @@ fn config(secret: &SecretKey, peer: &SecretKey) -> Config {
         controller: Arc::new(move |_| registry::build("rate", &setup).unwrap()),
         tuning,
         memory: Bytes::mib(8),
-        seed: None,
+        seed: seed(),
     }
 }
 

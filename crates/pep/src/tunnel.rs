@@ -62,9 +62,9 @@ pub struct Config {
     pub tuning: Tuning,
     /// Memory for the data of all flows of all channels, see [`crate::limits::budget`].
     pub memory: Bytes,
-    /// Seed for what QUIC draws by chance (connection IDs, skipped packet numbers), for tests that
-    /// repeat to the last packet. Unset: from the operating system.
-    pub seed: Option<[u8; 32]>,
+    /// Seed for what QUIC draws by chance (connection IDs, skipped packet numbers): random numbers of the operating
+    /// system, new ones for every start; the same ones where a run is to be repeated to the last packet.
+    pub seed: [u8; 32],
 }
 
 /// A tunnel that could not be set up.
@@ -183,11 +183,11 @@ impl Tunnel {
         let derived = ring::digest::digest(&ring::digest::SHA256, config.secret.pkcs8());
         let derived = derived.as_ref();
         let reset_key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, derived);
-        let name_key = reset_key.clone();
+        let (name_key, seed) = (reset_key.clone(), config.seed);
         let mut endpoint_config = EndpointConfig::new(Arc::new(reset_key));
         endpoint_config
-            .cid_generator(move || Box::new(Names::new(&name_key)))
-            .rng_seed(config.seed)
+            .cid_generator(move || Box::new(Names::new(&name_key, &seed)))
+            .rng_seed(Some(seed))
             // The bit tells QUIC from datagrams of the shim (RFC 9287 would make it vary).
             .grease_quic_bit(false)
             .max_udp_payload_size(datagram_size(config.tuning.mtu, false))
@@ -200,7 +200,7 @@ impl Tunnel {
             None
         };
         let server = server_tls.clone().map(|tls| Arc::new(ServerConfig::with_crypto(tls)));
-        let endpoint = Endpoint::new(Arc::new(endpoint_config), server, false, config.seed);
+        let endpoint = Endpoint::new(Arc::new(endpoint_config), server, false, Some(seed));
         let split = Split::of(config.memory, config.tuning.flows as usize);
         Ok(Tunnel {
             budget: Budget::new(split, config.peers.len()),

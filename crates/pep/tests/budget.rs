@@ -67,7 +67,7 @@ fn world(terminals: usize, memory: Bytes, flows: u32) -> World {
         controller: Arc::new(move |_| registry::build("rate", &setup).unwrap()),
         tuning: Tuning { initial_rtt: ONE_WAY * 2, flows, ..Tuning::default() },
         memory,
-        seed: Some([n as u8; 32]),
+        seed: [n as u8; 32],
     };
     // quinn-proto wants an `Instant`; only differences of it are ever used.
     #[allow(clippy::disallowed_methods)]

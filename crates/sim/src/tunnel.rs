@@ -130,7 +130,7 @@ impl Plan {
                 controller: Arc::new(move |_| controller.clone()),
                 tuning: Tuning { initial_rtt: rtt, ..Tuning::default() },
                 memory: Bytes::mib(256),
-                seed: Some([1 + index(dir) as u8; 32]),
+                seed: [1 + index(dir) as u8; 32],
             })
         };
         Ok(Plan {

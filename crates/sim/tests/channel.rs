@@ -31,7 +31,7 @@ fn plan(scenario: &Scenario, controller: &'static str) -> Plan {
             controller: Arc::new(move |_| registry::build(controller, &setup).unwrap()),
             tuning: Tuning { initial_rtt: rtt, ..Tuning::default() },
             memory: Bytes::mib(256),
-            seed: Some([seed; 32]),
+            seed: [seed; 32],
         }
     };
     Plan {

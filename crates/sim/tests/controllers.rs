@@ -36,7 +36,7 @@ fn share_of_limit(scenario: &Scenario, controller: &'static str, mib: u64) -> f6
             controller: Arc::new(move |_| registry::build(controller, &setup).unwrap()),
             tuning: Tuning { initial_rtt: scenario.rtt(), ..Tuning::default() },
             memory: Bytes::mib(256),
-            seed: Some([seed; 32]),
+            seed: [seed; 32],
         }
     };
     let plan = Plan {

@@ -34,7 +34,7 @@ fn plan(scenario: &Scenario, repair: bool, seed: u64) -> Plan {
             controller: Arc::new(move |_| registry::build("rate", &setup).unwrap()),
             tuning: Tuning { initial_rtt: rtt, repair, ..Tuning::default() },
             memory: Bytes::mib(256),
-            seed: Some([n; 32]),
+            seed: [n; 32],
         }
     };
     Plan {

@@ -26,7 +26,6 @@ use std::time::Instant;
 
 use bytes::{Bytes as Data, BytesMut};
 use nix::sys::socket::{setsockopt, sockopt};
-use ring::rand::SecureRandom;
 use skyhaul_cc::units::{Bytes, Duration, Rate, Time};
 use skyhaul_pep::fec::{
     self, DecoderOptions, DecoderStats, EncoderOptions, EncoderStats, Order, Redundancy, ROOM,
@@ -41,6 +40,7 @@ use tun_rs::{DeviceBuilder, SyncDevice};
 use crate::config::Prefix;
 use crate::driver::timer::Timer;
 use crate::emulate::hurry;
+use crate::keys;
 use pace::Pace;
 
 /// What one end of a tunnel is told. The other end mirrors addresses and networks; the rest may differ.
@@ -233,7 +233,7 @@ impl FecTunnel {
                 time_limit: options.block_time,
                 redundancy: options.redundancy,
                 // By chance: the peer shall not take a restarted end for its former self.
-                first: by_chance().map_err(TunnelError::System)?,
+                first: u32::from_ne_bytes(keys::by_chance().map_err(TunnelError::System)?),
             },
             decoder: DecoderOptions {
                 order: Order::Hold(options.hold),
@@ -488,14 +488,6 @@ fn device(options: &Options) -> io::Result<AsyncFd<SyncDevice>> {
     // SAFETY: a device owns its descriptor, always names the same one and closes it only when dropped.
     let device = unsafe { AsyncFd::register_with_interest(device, Interest::READABLE) }?;
     Ok(device)
-}
-
-fn by_chance() -> io::Result<u32> {
-    let mut bytes = [0; 4];
-    let filled = ring::rand::SystemRandom::new().fill(&mut bytes);
-    filled
-        .map(|()| u32::from_ne_bytes(bytes))
-        .map_err(|_| io::Error::other("the system gives no random numbers"))
 }
 
 /// A route for a network to the device, in front of the one there may be: that one serves again when the device is

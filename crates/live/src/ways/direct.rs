@@ -64,28 +64,19 @@ pub(crate) async fn pump(client: TcpStream, server: TcpStream, place: Place) {
 mod tests {
     use super::*;
     use crate::room::Rooms;
+    use crate::tcp::tests::connected;
     use skyhaul_cc::Bytes as Memory;
     use std::io;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpListener;
     use tokio::task::{spawn_local, LocalSet};
 
     fn place() -> Place {
         Rooms::own(Memory::mib(1), 1).enter().unwrap()
     }
 
-    /// A client, and the socket that we accepted it on.
-    async fn joined() -> (TcpStream, TcpStream) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let outer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        let (inner, _) = listener.accept().await.unwrap();
-        tcp::prepare(&inner).unwrap();
-        (outer, inner)
-    }
-
     /// A client and a server with a pump between them.
     async fn pumped() -> (TcpStream, TcpStream, tokio::task::JoinHandle<()>) {
-        let ((client, near), (server, far)) = (joined().await, joined().await);
+        let ((client, near), (server, far)) = (connected().await, connected().await);
         (client, server, spawn_local(pump(near, far, place())))
     }
 
@@ -168,7 +159,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_destination_that_is_not_there_gives_the_client_back() {
-        let (client, near) = joined().await;
+        let (client, near) = connected().await;
         let outcome =
             carry(near, b"hello", async { Err(Refusal::TimedOut) }, place(), || unreachable!()).await;
         let (near, why) = outcome.unwrap_err();

@@ -14,6 +14,11 @@ pub fn key() -> SecretKey {
     SecretKey::generate(&ring::rand::SystemRandom::new()).unwrap()
 }
 
+/// What an end draws its chance from.
+pub fn seed() -> [u8; 32] {
+    skyhaul_live::keys::by_chance().unwrap()
+}
+
 /// Connects what the other end opens.
 pub fn serve(tunnel: TunnelHandle) {
     spawn_local(async move {
