@@ -120,4 +120,42 @@ pub struct Train {
     pub packets: u32,
     /// Pace inside the train; nothing for back to back.
     pub pace: Option<Rate>,
+    /// How the last of its packets leave, if not like the others.
+    pub trail: Option<Trail>,
+}
+
+/// The end of a train: packets that leave one by one, each gap twice as long as the one before, to see what
+/// becomes of the queue that the train has made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trail {
+    /// So many packets of the train leave before, at its pace.
+    pub after: u32,
+    /// The first gap.
+    pub gap: Duration,
+}
+
+impl Train {
+    /// How long to wait between the packet with this number in the train, counted from 0 and of so many bytes,
+    /// and the next one.
+    pub fn gap(&self, number: u32, bytes: Bytes) -> Duration {
+        match self.trail.filter(|trail| number.saturating_add(1) >= trail.after) {
+            Some(trail) => trail.gap.saturating_mul(1 << (number + 1 - trail.after).min(16)),
+            None => self.pace.unwrap_or(Rate::MAX).time_for(bytes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_gaps_of_a_trail_double_behind_a_burst() {
+        let gap = Duration::from_micros(10);
+        let trail = Some(Trail { after: 3, gap });
+        let train = Train { number: 1, packets: 6, pace: None, trail };
+        let gaps: Vec<Duration> = (0..5).map(|number| train.gap(number, Bytes(1500))).collect();
+        assert_eq!(gaps[2..], [gap, gap * 2, gap * 4]);
+        assert!(gaps[..2].iter().all(|gap| gap.as_nanos() < 1000), "{gaps:?}");
+    }
 }

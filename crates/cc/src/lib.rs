@@ -17,7 +17,7 @@ pub mod units;
 pub mod window;
 
 pub use controller::{Controller, Estimates, PathHistory, Policy, Setup, Snapshot};
-pub use event::{Ack, Judgement, Loss, Report, Rtt, Sent, Signal, Train};
+pub use event::{Ack, Judgement, Loss, Report, Rtt, Sent, Signal, Trail, Train};
 pub use registry::{Contender, StartMode};
 pub use units::{Ber, Bytes, Duration, ParseUnitError, Rate, Share, Time};
 pub use window::Window;

@@ -147,8 +147,8 @@ fn packets_that_are_overtaken_cost_what_is_sent_twice_and_no_more() {
         let mut world = World::new(data, acks, 1);
         world.bins = MS(1000 / BINS as u64);
         world.add(flow(&scenario, "share"));
-        world.run(S(30)).unwrap();
-        let share = shares(&world, mbit, 10, 30)[0] / 0.99;
+        world.run(S(60)).unwrap();
+        let share = shares(&world, mbit, 10, 60)[0] / 0.99;
         assert!(share > 0.95, "{mbit} Mbit/s, {rtt} ms: {share}");
     }
 }

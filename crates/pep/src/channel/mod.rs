@@ -19,9 +19,7 @@ use backlog::{Backlog, Room};
 use copies::Copies;
 use pacer::Pacer;
 use quinn_proto::{Connection, ConnectionEvent, FrameStats, Transmit, VarInt};
-use skyhaul_cc::{
-    Bytes, Controller, Duration, Estimates, PathHistory, Rate, Rtt, Share, Snapshot, Time, Train,
-};
+use skyhaul_cc::{Bytes, Controller, Duration, Estimates, PathHistory, Rtt, Share, Snapshot, Time, Train};
 use std::sync::Arc;
 use std::time::Instant;
 use tuning::headers;
@@ -463,10 +461,10 @@ impl Channel {
     /// Counts a datagram of the train under way; its number.
     fn ride(&mut self, bytes: Bytes) -> Option<u32> {
         let mut under_way = self.train.take()?;
-        let pace = under_way.train.pace.unwrap_or(Rate::MAX);
+        let gap = under_way.train.gap(under_way.train.packets.saturating_sub(under_way.left), bytes);
         under_way.left = under_way.left.saturating_sub(1);
         // From when it should have left: who comes late catches up, and the train keeps its length.
-        under_way.next_departure += pace.time_for(bytes);
+        under_way.next_departure += gap;
         self.train = Some(under_way).filter(|under_way| under_way.left > 0);
         Some(under_way.train.number)
     }

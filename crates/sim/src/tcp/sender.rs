@@ -296,9 +296,9 @@ impl Sender {
     /// Counts a packet of the train under way; its number.
     fn ride(&mut self, now: Time, payload: Bytes) -> Option<u32> {
         let mut under_way = self.train.take()?;
-        let pace = under_way.train.pace.unwrap_or(Rate::MAX);
+        let gap = under_way.train.gap(under_way.train.packets.saturating_sub(under_way.left), payload);
         under_way.left = under_way.left.saturating_sub(1);
-        under_way.next_departure = under_way.next_departure.max(now) + pace.time_for(payload);
+        under_way.next_departure = under_way.next_departure.max(now) + gap;
         self.train = Some(under_way).filter(|under_way| under_way.left > 0);
         Some(under_way.train.number)
     }

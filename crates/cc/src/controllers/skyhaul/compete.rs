@@ -14,6 +14,8 @@ use crate::units::Time;
 
 /// Below this share of the capacity …
 const STARVED: f64 = 0.12;
+/// … or this one, if packets were lost to a full queue, which flows of our kind do not fill …
+const BESIDE_FILLERS: f64 = 0.2;
 /// … for so many seconds and round trips we are starved: flows of our kind part by less after a join.
 const PATIENCE: f64 = 3.0;
 const PATIENCE_ROUND_TRIPS: f64 = 10.0;
@@ -25,6 +27,8 @@ const FILLED: f64 = 0.008;
 const OVERFLOWS: f64 = 0.01;
 /// With losses, so much is enough.
 const STANDS: f64 = 0.002;
+/// For so many seconds after a queue ran over on a shared link others count as senders that fill it.
+const FILLERS: f64 = 15.0;
 /// Share of the capacity that is held …
 const FLOOR: f64 = 1.0 / 3.0;
 /// … and more, up to this, where of ours less than this arrives: who answers no loss drops most of it.
@@ -79,6 +83,8 @@ pub(super) struct Share {
     pub queue: f64,
     /// Share of packets lost beyond the noise.
     pub lost: f64,
+    /// A queue ran over not long ago.
+    pub fillers: bool,
     pub round_trip: f64,
     pub app_limited: bool,
 }
@@ -108,7 +114,8 @@ impl Compete {
         if self.given_up.is_some_and(|at| between(at, share.now) < REST) {
             return;
         }
-        if share.rate > STARVED * capacity || share.app_limited {
+        let starved = if share.fillers { BESIDE_FILLERS } else { STARVED };
+        if share.rate > starved * capacity || share.app_limited {
             self.starved = None;
             return;
         }
@@ -123,12 +130,12 @@ impl Compete {
         starved.share += share.rate / capacity;
         starved.queue += share.queue;
         starved.lost += share.lost;
-        let left = starved.share / starved.rounds / LITTLE;
+        let left = if share.fillers { 0.0 } else { starved.share / starved.rounds / LITTLE };
         let patience = PATIENCE.max(PATIENCE_ROUND_TRIPS * share.round_trip) * (left * left).max(1.0);
         if between(starved.since, share.now) > patience {
             let (queue, lost) = (starved.queue / starved.rounds, starved.lost / starved.rounds);
             self.starved = None;
-            if queue > FILLED || lost > OVERFLOWS {
+            if queue > FILLED || lost > OVERFLOWS || share.fillers {
                 self.floor = Some(FLOOR);
                 (self.delivered, self.queue) = (FLOOR, queue);
             }
@@ -164,6 +171,11 @@ impl Skyhaul {
         self.compete.floor().zip(self.trains.capacity()).map_or(0.0, |(floor, capacity)| floor * capacity)
     }
 
+    /// Whether a queue ran over on a shared link not long ago: who does that is not of our kind.
+    pub(super) fn are_fillers(&self, now: Time) -> bool {
+        self.overflowed_at.is_some_and(|at| between(at, now) < FILLERS)
+    }
+
     /// A round has ended on a link of this capacity, if others share it.
     pub(super) fn look_for_fillers(&mut self, finding: &Finding, shared: Option<f64>) {
         self.compete.end_round(&Share {
@@ -172,6 +184,7 @@ impl Skyhaul {
             rate: finding.rate,
             queue: finding.least_of_all - self.target(),
             lost: finding.lost / finding.packets.max(1.0) - self.judge.noise(),
+            fillers: self.are_fillers(finding.now),
             round_trip: self.round_trip(),
             app_limited: finding.app_limited,
         });
@@ -187,7 +200,16 @@ mod tests {
 
     fn round(second: u64, rate: f64, lost: f64) -> Share {
         let now = Time::from_secs(second);
-        Share { now, shared: Some(1000.0), rate, queue: 0.0, lost, round_trip: 0.04, app_limited: false }
+        Share {
+            now,
+            shared: Some(1000.0),
+            rate,
+            queue: 0.0,
+            lost,
+            fillers: false,
+            round_trip: 0.04,
+            app_limited: false,
+        }
     }
 
     #[test]

@@ -33,8 +33,15 @@ const FOLLOW: (f64, f64) = (1.03, 0.4);
 const FILLING: (f64, f64) = (2.0, 1.2);
 /// Rounds at the bound that trains set before it is tested.
 const BOUND_ROUNDS: u32 = 3;
-/// Growth per round when others share the link, in windows that fill it: the same addition for all of them.
-const SHARED_STEP: f64 = 0.04;
+/// Growth per round when others share the link, in windows that fill it: the same addition for all of them …
+const SHARED_STEP: f64 = 0.01;
+/// … and as a part of the queue we want: several grow, and see it two rounds later.
+const SHARED_GAIN: f64 = 0.25;
+/// … and this part of what trains find free beyond what we use, which is all of it for several of us together.
+const SHARED_LEFT: f64 = 0.2;
+/// Who has less than this share of the capacity adds more, and so does everyone beside senders that fill the queue.
+const STARVED: f64 = 0.12;
+const MORE_STEP: f64 = 0.04;
 /// After congestion no growth for so many round trips, and none beyond what went through for this long.
 const HOLD: f64 = 3.0;
 const CAP: f64 = 5.0;
@@ -62,6 +69,12 @@ pub(super) struct View {
     pub capacity: Option<f64>,
     /// Capacity, when others share it.
     pub shared: Option<f64>,
+    /// What trains found available by all signs, when others share the link …
+    pub free: Option<f64>,
+    /// … and whether that is so much that nobody else can be there for whom to make room.
+    pub left: bool,
+    /// Packets were lost to a full queue on a shared link: who does that is not of our kind.
+    pub fillers: bool,
 }
 
 impl View {
@@ -73,6 +86,11 @@ impl View {
         };
         let (rate, trains) = (self.unsure.0 * self.unsure.0, self.unsure.1 * self.unsure.1);
         (self.rate * trains + available * rate) / (rate + trains).max(1e-18)
+    }
+
+    /// Packets to add because trains find more free than we use, on a shared link.
+    pub fn room(&self) -> f64 {
+        SHARED_LEFT * self.free.map_or(0.0, |free| (free - self.rate).max(0.0)) * self.round_trip
     }
 }
 
@@ -184,13 +202,20 @@ impl Cruise {
             return window;
         }
         let mut wanted = match view.shared {
-            Some(capacity) => window + SHARED_STEP * capacity * round_trip,
+            Some(capacity) => {
+                let step = if view.fillers || rate < STARVED * capacity {
+                    MORE_STEP * round_trip
+                } else {
+                    (SHARED_STEP * round_trip).min(SHARED_GAIN * target)
+                };
+                window + step * capacity + view.room()
+            }
             None => {
                 let most = if self.seen_queue { GROWTH_MOST } else { GROWTH_UNSEEN };
                 let grown = window * (1.0 + self.growth.min(most));
                 match view.available.or(view.capacity) {
                     Some(bound) => self.towards(bound * reach, grown, view),
-                    None if self.seen_queue => match self.judge_step(view) {
+                    None if self.seen_queue || self.full => match self.judge_step(view) {
                         StepSays::Wait => return window,
                         StepSays::Useless => {
                             self.growth = GROWTH_FIRST;
@@ -237,6 +262,7 @@ impl Cruise {
             return grown;
         }
         self.at_bound += 1;
+        self.growth = GROWTH_FIRST;
         if self.at_bound > BOUND_ROUNDS {
             self.at_bound = 0;
             return view.window.max(bound) * (1.0 + view.target / view.round_trip);

@@ -15,6 +15,8 @@ use crate::units::Time;
 
 /// Least time between dips …
 const PERIOD: f64 = 4.0;
+/// … where others share the link, whose shares dips make equal …
+const PERIOD_SHARED: f64 = 2.0;
 /// … and in round trips.
 const PERIOD_ROUND_TRIPS: f64 = 10.0;
 /// A dip takes away the queue one and a half times, that is, all of it and a bit.
@@ -114,7 +116,8 @@ impl Dips {
         } else {
             // A tenth more or less, so that flows do not dip in step.
             let scatter = 0.9 + 0.05 * f64::from(self.count % 5);
-            let period = scatter * PERIOD.max(PERIOD_ROUND_TRIPS * round_trip);
+            let least = if shared { PERIOD_SHARED } else { PERIOD };
+            let period = scatter * least.max(PERIOD_ROUND_TRIPS * round_trip);
             if between(last, finding.now) < period {
                 return None;
             }

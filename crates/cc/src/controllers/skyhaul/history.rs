@@ -1,7 +1,7 @@
 //! What this connection leaves for the next one on the path ([`PathHistory`]).
 //!
-//! The rate is the link's where trains agree on it, and ours where others share the link or delays are too
-//! noisy for trains: the next connection begins with what this one had.
+//! The rate is the link's where trains agree on it, and ours where others share the link or packets come in
+//! clumps: the next connection begins with what this one had.
 
 use super::{Phase, Skyhaul, SHARED_GROWTH};
 use crate::controller::PathHistory;
@@ -57,9 +57,10 @@ impl Skyhaul {
         if self.phase != Phase::Cruise {
             return None;
         }
-        let by_trains = (!self.is_noisy() && self.trains.is_trusted() && self.trains.bursts() >= BURSTS)
-            .then(|| self.trains.capacity())
-            .flatten();
+        let by_trains =
+            (!self.noise.is_clumped() && self.trains.is_trusted() && self.trains.bursts() >= BURSTS)
+                .then(|| self.trains.capacity())
+                .flatten();
         let shared = self.is_shared(self.now, SHARED_GROWTH);
         let through = self.through.rate;
         let rate = if shared { through.or(by_trains) } else { by_trains.or(through) };

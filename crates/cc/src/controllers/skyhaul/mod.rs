@@ -32,6 +32,7 @@ mod path;
 mod plain;
 mod round;
 mod scavenge;
+mod settle;
 mod start;
 mod step;
 mod trains;
@@ -52,7 +53,8 @@ use path::{between, Path};
 use plain::Plain;
 use round::{Finding, Round};
 use scavenge::Scavenge;
-use start::{Given, CHECKED_PACKETS, FIRST_PACKETS};
+use settle::Settle;
+use start::Given;
 use step::Steps;
 use trains::{Sample, Trains};
 
@@ -76,11 +78,19 @@ const SCALED: f64 = 0.9;
 /// The link counts as shared for so long after trains said so: for jumps, and for growth.
 const SHARED_JUMP: f64 = 5.0;
 const SHARED_GROWTH: f64 = 10.0;
-/// In shared state a dip becomes permanent by this share.
-const SHARED_CUT: f64 = 0.85;
+/// In shared state a dip becomes permanent by this part of our share of the capacity …
+const SHARED_CUT: f64 = 0.3;
+/// … half of that over so many seconds of a round trip: others take more of the time until the next one to fill it …
+const SHARED_CUT_TIME: f64 = 0.5;
+/// … and an ECN mark leaves this much of the window.
+const MARKED: f64 = 0.85;
+/// The least queue of an emergency in round trips while flows become equal: they make a queue on purpose.
+const SETTLING_LIMIT: f64 = 0.25;
 /// A queue is denied by trains that find so many times more free than we use, in so many rounds.
 const FREE: f64 = 1.25;
 const ODD_ROUNDS: u32 = 2;
+/// What trains found free is looked at for a round trip and so many seconds.
+const RECENT: f64 = 0.3;
 /// Steps of the delay below this are not looked at.
 const STEP_LEAST: f64 = 0.001;
 /// Packets after which a new round trip is known: some reports' worth.
@@ -133,6 +143,7 @@ pub struct Skyhaul {
     noise: Noise,
     compete: Compete,
     scavenge: Scavenge,
+    settle: Settle,
     plain: Plain,
     silent: bool,
     app_limited: bool,
@@ -144,6 +155,10 @@ pub struct Skyhaul {
     keep: Option<(f64, u32)>,
     /// Rounds in a row with a queue that trains deny.
     odd_rounds: u32,
+    /// When the first of them ended.
+    odd_since: Time,
+    /// When a round lost packets to a full queue on a shared link.
+    overflowed_at: Option<Time>,
     through: Through,
     idle: Idle,
 }
@@ -184,6 +199,7 @@ impl Skyhaul {
             noise: Noise::new(),
             compete: Compete::default(),
             scavenge: Scavenge::new(),
+            settle: Settle::default(),
             plain,
             silent: false,
             app_limited: false,
@@ -191,6 +207,8 @@ impl Skyhaul {
             before: [(0.0, 0.0); 2],
             keep: None,
             odd_rounds: 0,
+            odd_since: Time::ZERO,
+            overflowed_at: None,
             through: Through::default(),
             idle: Idle::default(),
         }
@@ -267,10 +285,11 @@ impl Skyhaul {
                 return;
             }
         }
-        let limit = (4.0 * target).max(0.08 * round_trip).max(0.005);
+        let long = if self.settle.is_under_way() { SETTLING_LIMIT } else { 0.08 };
+        let limit = (4.0 * target).max(long * round_trip).max(0.005);
         if let Some(alarm) = self.emergency.hear(report.now, received_at, queue, limit, round_trip) {
             let rate = alarm.rate / (1.0 - self.judge.noise());
-            if self.window.segments() > 1.15 * rate * (round_trip + target) {
+            if self.settle.ramp().is_none() && self.window.segments() > 1.15 * rate * (round_trip + target) {
                 let fading = self.fell_at.is_some_and(|at| between(at, report.now) < 2.0 * round_trip);
                 let floor = if fading { 0.25 } else { 0.6 } * self.window.segments();
                 self.window.set((rate * (round_trip + 0.5 * target)).max(floor));
@@ -318,29 +337,13 @@ impl Skyhaul {
         }
         match sample {
             Sample::Burst { packets, rate, agrees, changed, .. } => {
-                let first = self.phase == Phase::First;
-                // Data came bit by bit, so the first flight left in pieces: a later one may say more.
-                let better = matches!(self.phase, Phase::Validate { .. })
-                    && (self.available.is_none() && !self.cruise.is_full())
-                    && (packets >= CHECKED_PACKETS && agrees);
-                if first && packets < FIRST_PACKETS {
-                    // A request: the flight that counts is still to come.
-                } else if first || better {
-                    let before = self.window.segments();
-                    self.set_first(packets, rate, agrees, round_trip);
-                    if first {
-                        self.await_train(now);
-                        if self.given_tried {
-                            // The train that left with the first flight counts as well.
-                            self.phase = Phase::Validate { since: Some(self.flight.0), rounds: 0 };
-                        }
-                    } else {
-                        self.window.set(before.max(self.window.segments()));
+                if !self.hear_first(packets, rate, agrees, now) {
+                    if let Some(factor) = changed {
+                        self.rescale(factor, rate, now);
                     }
-                } else if let Some(factor) = changed {
-                    self.rescale(factor, rate, now);
                 }
             }
+            Sample::Room(share) => self.hear_room(share, now),
             Sample::Fell => {
                 self.fell_at = Some(now);
                 self.available = None;
@@ -348,6 +351,7 @@ impl Skyhaul {
             Sample::Available { rate, sent_at } => {
                 self.available = Some((now, rate));
                 self.hear_what_is_free(rate, now);
+                self.settle.hear_available(now, rate);
                 let Phase::Validate { since, .. } = self.phase else { return };
                 if since.is_none_or(|since| sent_at < since) {
                     return;
@@ -359,11 +363,6 @@ impl Skyhaul {
                 self.phase = Phase::Cruise;
             }
         }
-    }
-
-    fn await_train(&mut self, now: Time) {
-        self.phase = Phase::Validate { since: Some(now), rounds: 0 };
-        self.trains.pace_next(2);
     }
 
     /// The capacity has changed by this factor: our share of it stays the same.
@@ -405,6 +404,7 @@ impl Skyhaul {
             return;
         }
         let shared = self.trains.capacity().filter(|_| self.is_shared(finding.now, SHARED_GROWTH));
+        self.look_for_joins(finding, shared.is_some(), target);
         self.look_for_fillers(finding, shared);
         let congested = self.judge.is_congested(finding, target, self.compete.floor().is_none());
         if self.phase == Phase::Cruise && !finding.app_limited {
@@ -415,6 +415,12 @@ impl Skyhaul {
         if hidden && !self.is_shared(finding.now, SHARED_GROWTH) {
             self.path.learn_offset(0.9 * finding.least);
         }
+        if congested && shared.is_some() {
+            self.overflowed_at = Some(finding.now);
+        }
+        let (free, left) = shared.map_or((None, false), |capacity| {
+            self.settle.look_for_room(finding, target, capacity, rate, round_trip.max(RECENT))
+        });
         let view = View {
             window: self.window.segments(),
             round_trip,
@@ -432,6 +438,9 @@ impl Skyhaul {
             ),
             capacity: self.trains.capacity().filter(|_| !noisy && self.trains.is_trusted()),
             shared,
+            free,
+            left,
+            fillers: self.are_fillers(finding.now),
         };
         if self.gives_way(finding) {
             return;
@@ -446,16 +455,18 @@ impl Skyhaul {
             self.dips.cancel();
             return;
         }
-        if self.phase != Phase::Cruise || finding.steady < 1.0 {
+        if self.end_settling_round(finding, &view) || self.phase != Phase::Cruise || finding.steady < 1.0 {
             return;
         }
         let under_way = self.dips.is_under_way();
         let verdict = self.dips.end_round(finding, view.window, target, round_trip, view.shared.is_some());
         if let Some(verdict) = verdict {
             self.hear_verdict(verdict, finding);
-            if view.shared.is_some() {
-                // The dip stays: with the same addition for everyone, flows become equal.
-                self.window.scale(SHARED_CUT);
+            if let Some(capacity) = view.shared.filter(|_| !view.left) {
+                // The dip stays: with the same addition for everyone, flows become equal. Who has more cuts more.
+                let most = SHARED_CUT / (1.0 + round_trip / SHARED_CUT_TIME);
+                self.window.scale(1.0 - (most * rate / capacity).min(most));
+                self.settle.cut();
             }
         }
         if noisy && !self.cruise.is_full() {
@@ -464,7 +475,8 @@ impl Skyhaul {
             return;
         }
         // While a dip or its echo is under way, the round shows the dip and not the window.
-        if !under_way && !self.dips.is_under_way() && !finding.app_limited {
+        let echo = under_way || self.dips.is_under_way() || (shared.is_some() && self.settle.is_echo());
+        if !echo && !finding.app_limited {
             let window = self.cruise.after_round(finding.now, finding.least, &view);
             self.window.set(window);
         }
@@ -477,8 +489,16 @@ impl Skyhaul {
             && finding.least > 0.4 * view.target
             && finding.greatest < 2.0 * finding.least
             && !finding.app_limited;
-        self.odd_rounds = if odd { self.odd_rounds + 1 } else { 0 };
-        odd && self.odd_rounds >= ODD_ROUNDS
+        if !odd {
+            self.odd_rounds = 0;
+            return false;
+        }
+        if self.odd_rounds == 0 {
+            self.odd_since = finding.now;
+        }
+        self.odd_rounds += 1;
+        let found = self.settle.found(finding.now, between(self.odd_since, finding.now));
+        self.odd_rounds >= ODD_ROUNDS && found.is_some_and(|(least, _)| least > FREE * view.rate)
     }
 
     fn hear_verdict(&mut self, verdict: Verdict, finding: &Finding) {
@@ -552,12 +572,7 @@ impl Controller for Skyhaul {
     fn poll_train(&mut self, now: Time) -> Option<Train> {
         self.hear_of_reports();
         if self.phase == Phase::First {
-            if self.started.is_some() && self.flight.1 >= CHECKED_PACKETS.min(self.window.segments().floor())
-            {
-                return self.validate_given(now);
-            }
-            self.flight = (now, 0.0);
-            return self.trains.first(now, self.window.segments().floor());
+            return self.poll_first(now);
         }
         if self.silent {
             return None;
@@ -587,7 +602,7 @@ impl Controller for Skyhaul {
         self.now = loss.now;
         match loss.signal {
             Signal::Timeout => self.silent = true,
-            Signal::Ecn if loss.new_episode => self.window.scale(SHARED_CUT),
+            Signal::Ecn if loss.new_episode => self.window.scale(MARKED),
             Signal::Ecn | Signal::Gap => {}
         }
         if !self.rich {

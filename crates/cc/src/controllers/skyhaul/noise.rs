@@ -20,6 +20,8 @@ const NOISY_TRAINS: f64 = 0.15;
 const NOISY_SHARED: f64 = 4.0;
 /// Clumped rounds in a row that are believed, and others that end it.
 const CLUMPED_ROUNDS: u32 = 2;
+/// Beside others, where nothing shakes, what was taken for noise is forgotten by this share per round: it may be queue.
+const FORGOTTEN: f64 = 0.2;
 /// Queue that noise may hide at most.
 const HIDDEN_MOST: f64 = 0.020;
 
@@ -105,7 +107,14 @@ impl Skyhaul {
             self.path.put_level(level);
             finding.least = (mean - level).max(0.0);
         }
-        self.noise.queue = if self.is_noisy() { hidden.clamp(0.0, HIDDEN_MOST) } else { 0.0 };
+        if self.is_noisy() {
+            self.noise.queue = hidden.clamp(0.0, HIDDEN_MOST);
+        } else {
+            self.noise.queue = 0.0;
+            if self.is_shared(finding.now, SHARED_GROWTH) {
+                self.path.forget_offset(FORGOTTEN);
+            }
+        }
     }
 
     fn fills_in_noise(&self) -> bool {
@@ -130,7 +139,7 @@ impl Skyhaul {
             return None;
         }
         self.noise.burst_at = Some(now);
-        self.trains.first(now, packets)
+        self.trains.first(now, packets, None)
     }
 
     /// What trains say in noise: nothing but in the start.

@@ -18,6 +18,8 @@ const JITTER_STEP: f64 = 1.0 / 16.0;
 const JITTER_LEAST: f64 = 1e-6;
 /// The first difference counts whole, up to this.
 const JITTER_FIRST_MOST: f64 = 1e-4;
+/// Weight of a difference in the mean of differences: a queue's way up or down lasts for many.
+const DRIFT_WEIGHT: f64 = 1.0 / 16.0;
 /// The feedback delay of a round is forgotten by this factor per round.
 const EXTRA_DECAY: f64 = 0.8;
 /// The share of reordered packets is an average over so many.
@@ -38,6 +40,8 @@ pub(super) struct Path {
     compared: Option<(Time, f64)>,
     jitter: f64,
     is_jitter_known: bool,
+    /// Mean difference of the delays compared, sign and all.
+    drift: f64,
     extra: f64,
     extra_now: f64,
     /// The latest arrival so far, and the share of packets that came before one sent earlier.
@@ -56,6 +60,7 @@ impl Path {
             compared: None,
             jitter: JITTER_LEAST,
             is_jitter_known: false,
+            drift: 0.0,
             extra: 0.0,
             extra_now: 0.0,
             newest: None,
@@ -78,7 +83,10 @@ impl Path {
             before => {
                 // The median: trains of others on the link move the mean, but not half of the packets.
                 if let Some((_, before)) = before {
-                    let apart = (owd - before).abs();
+                    // A queue that grows or shrinks is no jitter.
+                    let step = owd - before;
+                    let apart = (step - self.drift).abs();
+                    self.drift += DRIFT_WEIGHT * (step - self.drift);
                     self.jitter *= if apart > self.jitter { 1.0 + JITTER_STEP } else { 1.0 - JITTER_STEP };
                     if !self.is_jitter_known {
                         self.is_jitter_known = true;

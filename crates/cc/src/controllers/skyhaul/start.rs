@@ -3,7 +3,7 @@
 use super::judge::Judge;
 use super::path::between;
 use super::trains::packets;
-use super::{scavenge, Policy, Skyhaul};
+use super::{scavenge, Phase, Policy, Skyhaul};
 use crate::controller::{PathHistory, Setup};
 use crate::event::Train;
 use crate::units::{Bytes, Duration, Rate, Time};
@@ -20,9 +20,16 @@ const FIRST_CHECKED: f64 = 0.8;
 /// … and at this one otherwise: that halves the harm of an estimate twice too high.
 const FIRST_UNCHECKED: f64 = 0.5;
 /// Packets that make halves worth comparing.
-pub(super) const CHECKED_PACKETS: f64 = 20.0;
+const CHECKED_PACKETS: f64 = 20.0;
 /// Packets that make a first estimate.
-pub(super) const FIRST_PACKETS: f64 = 8.0;
+const FIRST_PACKETS: f64 = 8.0;
+/// The first burst's trail lasts for this share of a round trip: nothing comes back before one is over, and no
+/// more than this is sent on its word until the trail has told its own …
+const TRAIL: f64 = 1.0 / 12.0;
+/// … and at most so many seconds where the round trip is not known yet.
+const TRAIL_UNKNOWN_MOST: f64 = 0.010;
+/// A link with less than this free is busy.
+const BUSY: f64 = 0.6;
 /// Longest time a start with a given rate sends without an answer.
 const UNANSWERED_MOST: f64 = 3.0;
 
@@ -117,7 +124,7 @@ impl Skyhaul {
         self.set_first(n, rate, agrees, round_trip);
     }
 
-    pub(super) fn set_first(&mut self, n: f64, rate: f64, agrees: bool, round_trip: f64) {
+    fn set_first(&mut self, n: f64, rate: f64, agrees: bool, round_trip: f64) {
         if n < FIRST_PACKETS {
             return;
         }
@@ -136,5 +143,68 @@ impl Skyhaul {
             }
             _ => self.window.set(share * rate * round_trip),
         }
+    }
+
+    /// The first flight, and where a rate is given the train that follows it.
+    pub(super) fn poll_first(&mut self, now: Time) -> Option<Train> {
+        let window = self.window.segments().floor();
+        if self.started.is_some() && self.flight.1 >= CHECKED_PACKETS.min(window) {
+            return self.validate_given(now);
+        }
+        self.flight = (now, 0.0);
+        let most = if self.is_measured() { f64::INFINITY } else { TRAIL_UNKNOWN_MOST };
+        let trail = (TRAIL * self.round_trip()).min(most);
+        // Who begins at a given rate has something to send meanwhile.
+        let trails = self.given.is_none() && self.policy != Policy::Exclusive;
+        self.trains.first(now, window, trails.then_some(trail))
+    }
+
+    /// A burst has told this; whether it was one of the first flight.
+    pub(super) fn hear_first(&mut self, packets: f64, rate: f64, agrees: bool, now: Time) -> bool {
+        let first = self.phase == Phase::First;
+        // Data came bit by bit, so the first flight left in pieces: a later one may say more.
+        let better = matches!(self.phase, Phase::Validate { .. })
+            && (self.available.is_none() && !self.cruise.is_full())
+            && (packets >= CHECKED_PACKETS && agrees);
+        if first && packets < FIRST_PACKETS {
+            // A request: the flight that counts is still to come.
+        } else if first || better {
+            let before = self.window.segments();
+            self.set_first(packets, rate, agrees, self.round_trip());
+            if first {
+                self.await_train(now);
+                if self.given_tried {
+                    // The train that left with the first flight counts as well.
+                    self.phase = Phase::Validate { since: Some(self.flight.0), rounds: 0 };
+                }
+            } else {
+                self.window.set(before.max(self.window.segments()));
+            }
+        }
+        first || better
+    }
+
+    /// The window rests on a burst: paced trains validate it.
+    pub(super) fn await_train(&mut self, now: Time) {
+        self.phase = Phase::Validate { since: Some(now), rounds: 0 };
+        self.trains.pace_next(2);
+    }
+
+    /// The trail of the first burst has told how much of the link is free. On a busy one what the burst showed
+    /// is taken back: others have the link, and make room step by step.
+    pub(super) fn hear_room(&mut self, share: f64, now: Time) {
+        let Some(capacity) = self.trains.capacity().filter(|_| share < BUSY) else { return };
+        if !matches!(self.phase, Phase::Validate { .. }) || self.given.is_some() {
+            return;
+        }
+        self.trains.hear_of_others(now);
+        if self.policy == Policy::Scavenge {
+            return;
+        }
+        self.phase = Phase::Cruise;
+        self.cruise.filled();
+        self.settle.join(self.round_trip());
+        let share = share.max(self.settle.ramp().unwrap_or(0.0));
+        self.window.set(share * capacity * self.round_trip());
     }
 }

@@ -10,7 +10,8 @@
 //! between is counted for the time in which the packets really left.
 
 use super::path::between;
-use crate::event::{Report, Train};
+use crate::event::{Report, Trail, Train};
+use crate::parts::draw::draw;
 use crate::units::{Bytes, Duration, Rate, Time};
 use std::collections::VecDeque;
 
@@ -25,8 +26,13 @@ const LENGTH_THIN: f64 = 0.006;
 const PER_ROUND_TRIP: f64 = 8.0;
 /// … the least interval …
 const INTERVAL_LEAST: f64 = 0.030;
-/// … and the least interval in lengths of a train: the queue that a train makes on a thin link stays rare.
+/// … and the least interval in lengths of a train, at our own rate: the queue that a train makes on a thin link
+/// stays rare, and so does the pause after it, which to others looks like a free link.
 const INTERVAL_LENGTHS: f64 = 14.0;
+/// Not more of what is sent than this goes in trains: who has little left would send nothing else.
+const TRAINS_MOST: f64 = 0.5;
+/// Intervals differ by chance: those of others are as long.
+const SCATTER: std::ops::Range<f64> = 0.75..1.25;
 /// Bursts that are remembered.
 const MEMORY: usize = 5;
 /// Two bursts in a row that agree this well …
@@ -39,6 +45,10 @@ const TRUSTED: f64 = 1.3;
 const STRETCHED: f64 = 1.3;
 /// Stretch of a paced train that speaks of others on the link.
 const SHARED: std::ops::Range<f64> = 1.15..2.1;
+/// Two such of the last three are sure: others pause after a train of their own.
+const STRETCHED_OF: u8 = 0b111;
+/// Others are known for so many seconds.
+const KNOWN: f64 = 10.0;
 /// Stretch of a paced train that others cannot cause.
 const FELL: f64 = 2.2;
 /// A paced train speaks of the available rate if its pace was this close to C.
@@ -65,6 +75,22 @@ const SPAN_DEVIATION: f64 = 3.5;
 const CLEAR: f64 = 4.0 * SPAN_DEVIATION;
 /// Deviations that are noise.
 const DEVIATIONS: f64 = 2.0;
+/// Packets of the first flight that leave as a burst …
+const TRAIL_AFTER: u32 = 24;
+/// … if so many are left to trail behind.
+const TRAIL_LEAST: u32 = 4;
+/// A packet of the trail is late if it left so many times the burst's own queue after it …
+const LATE: f64 = 1.5;
+/// … so many are needed …
+const LATE_PACKETS: usize = 2;
+/// … and the queue stands if this share of it is there still.
+const STANDS: f64 = 0.5;
+/// A burst's queue must be so many deviations of its packets' times.
+const ROUGH: f64 = 10.0;
+/// Where it drains, packets tell how fast that left at least so many times the burst's queue after it and met
+/// at least this share of it.
+const EARLY: f64 = 0.4;
+const REMAINS: f64 = 0.1;
 /// Trains that may be under way: more than are sent in any round trip.
 const UNDER_WAY_MOST: usize = 256;
 
@@ -85,6 +111,8 @@ pub(super) enum Sample {
         /// The train left then.
         sent_at: Time,
     },
+    /// What the queue of the first burst did afterwards: this share of the capacity is free.
+    Room(f64),
     /// This much of the capacity is left to us.
     Available { rate: f64, sent_at: Time },
     /// The capacity fell to less than half.
@@ -97,6 +125,8 @@ struct Asked {
     packets: u32,
     /// Nothing for a burst.
     pace: Option<f64>,
+    /// The packets from this one on leave one by one.
+    trail: u32,
 }
 
 /// A train of which packets have been reported.
@@ -105,6 +135,8 @@ struct Coming {
     asked: Asked,
     /// Packets told of, lost ones counted.
     told: u32,
+    /// The burst before a trail has told what it can.
+    judged: bool,
     places: Vec<Place>,
 }
 
@@ -134,7 +166,8 @@ pub(super) struct Trains {
     /// What is remembered may be old: one burst suffices to change it.
     doubted: bool,
     next_at_once: bool,
-    stretched_before: bool,
+    /// Whether the last paced trains were stretched, the newest in the lowest bit.
+    stretched: u8,
     shared_at: Option<Time>,
     clumped: bool,
     /// Trains are this many times longer, because the host sends many packets at once.
@@ -165,7 +198,7 @@ impl Trains {
             odd: None,
             doubted: false,
             next_at_once: false,
-            stretched_before: false,
+            stretched: 0,
             shared_at: None,
             clumped: false,
             longer: 1.0,
@@ -212,7 +245,7 @@ impl Trains {
     /// Trains speak of noise, and so they did before.
     pub fn forget_others(&mut self) {
         self.shared_at = None;
-        self.stretched_before = false;
+        self.stretched = 0;
     }
 
     /// Whether the newest train arrived in clumps: its times are noise.
@@ -239,9 +272,20 @@ impl Trains {
         SPAN_DEVIATION * noise * rate / (packets * libm::sqrt(packets))
     }
 
-    /// The first flight is one burst.
-    pub fn first(&mut self, now: Time, packets: f64) -> Option<Train> {
-        self.begin(now, packets, None)
+    /// The first flight is one burst; where it has packets to spare and `time` is given, the last ones trail
+    /// behind it for about so many seconds.
+    pub fn first(&mut self, now: Time, packets: f64, time: Option<f64>) -> Option<Train> {
+        let mut train = self.begin(now, packets, None)?;
+        let Some(time) = time.filter(|_| train.packets >= TRAIL_AFTER + TRAIL_LEAST) else {
+            return Some(train);
+        };
+        let gaps = libm::pow(2.0, f64::from(train.packets - TRAIL_AFTER)) - 1.0;
+        train.trail =
+            Duration::try_from_secs_f64(time / gaps).ok().map(|gap| Trail { after: TRAIL_AFTER, gap });
+        if let Some(asked) = self.under_way.back_mut().filter(|_| train.trail.is_some()) {
+            asked.trail = TRAIL_AFTER;
+        }
+        Some(train)
     }
 
     /// A train paced at a rate that is no more than believed.
@@ -254,9 +298,10 @@ impl Trains {
         let capacity = self.capacity();
         let sent_at = capacity.unwrap_or(rate);
         let packets = self.length_in_noise(sent_at, noise);
-        let length = INTERVAL_LENGTHS * packets / sent_at.max(1e-9);
+        let length = INTERVAL_LENGTHS * packets / sent_at.min(rate).max(1e-9);
         let interval = (round_trip / PER_ROUND_TRIP).max(INTERVAL_LEAST).max(length.min(round_trip));
-        if self.last.is_some_and(|last| between(last, now) < interval) {
+        let interval = interval.max(packets / (TRAINS_MOST * rate).max(1e-9));
+        if self.last.is_some_and(|last| between(last, now) < interval * scattered(last)) {
             return None;
         }
         let paced = self.paced_next || self.paced_in_a_row > 0;
@@ -293,18 +338,19 @@ impl Trains {
     fn begin(&mut self, now: Time, packets: f64, pace: Option<f64>) -> Option<Train> {
         self.last = Some(now);
         self.number = self.number.wrapping_add(1);
-        let asked = Asked { number: self.number, packets: packets as u32, pace };
+        let packets = packets as u32;
+        let asked = Asked { number: self.number, packets, pace, trail: packets };
         if self.under_way.len() >= UNDER_WAY_MOST {
             self.under_way.pop_front();
         }
         self.under_way.push_back(asked);
         self.leaving = pace.map(|pace| Leaving {
             from: None,
-            left: asked.packets,
-            told: f64::from(asked.packets.saturating_sub(1)) / pace.max(1e-9),
+            left: packets,
+            told: f64::from(packets.saturating_sub(1)) / pace.max(1e-9),
         });
         let pace = pace.map(|pace| rate(pace, self.mss));
-        Some(Train { number: asked.number, packets: asked.packets, pace })
+        Some(Train { number: asked.number, packets, pace, trail: None })
     }
 
     /// A packet left. A paced train that the host sent at once says nothing: the next ones are longer.
@@ -332,17 +378,28 @@ impl Trains {
                 while self.under_way.front().is_some_and(|asked| asked.number != number) {
                     self.under_way.pop_front();
                 }
-                self.coming =
-                    self.under_way.pop_front().map(|asked| Coming { asked, told: 0, places: Vec::new() });
+                self.coming = self.under_way.pop_front().map(|asked| Coming {
+                    asked,
+                    told: 0,
+                    judged: false,
+                    places: Vec::new(),
+                });
             }
             if let Some(coming) = &mut self.coming {
                 coming.hear(report);
                 if coming.told >= coming.asked.packets {
                     ended = self.coming.take();
+                } else if coming.told == coming.asked.trail {
+                    ended = Some(coming.clone());
+                    coming.judged = true;
                 }
             }
         }
-        ended.and_then(|coming| self.judge(&coming, noise))
+        let coming = ended?;
+        if coming.judged {
+            return coming.room().map(Sample::Room);
+        }
+        self.judge(&coming, noise)
     }
 
     /// What the train coming in shows so far: packets, rate and whether its halves agree.
@@ -376,10 +433,14 @@ impl Trains {
         let stretch = 1.0 + (arrived - alone) / left;
         let unsure = DEVIATIONS * SPAN_DEVIATION * noise / libm::sqrt(steps + 1.0) / left;
         let stretched = stretch > SHARED.start + unsure && stretch < SHARED.end + unsure;
-        if stretched && self.stretched_before {
+        self.stretched = (self.stretched << 1 | u8::from(stretched)) & STRETCHED_OF;
+        // Two in a row tell of others; who knows of them hears them by two of three, unless times are noise.
+        let known = self.shared_at.is_some_and(|at| between(at, first.sent_at) < KNOWN);
+        let two = self.stretched & 0b11 == 0b11;
+        let sure = two || (known && unsure < 0.02 && self.stretched.count_ones() > 1);
+        if stretched && sure {
             self.shared_at = Some(first.sent_at);
         }
-        self.stretched_before = stretched;
         if fell {
             return Some(Sample::Fell);
         }
@@ -417,10 +478,16 @@ impl Trains {
     }
 }
 
+/// A factor of the time from this train to the next one, differing from flow to flow: who always sends into the
+/// pauses that others make after their trains finds too much free.
+fn scattered(last: Time) -> f64 {
+    SCATTER.start + (SCATTER.end - SCATTER.start) * draw(last) as f64 / f64::from(u32::MAX)
+}
+
 impl Coming {
     fn hear(&mut self, report: &Report) {
         let index = self.told;
-        self.told += 1;
+        self.told = self.told.saturating_add(1);
         let Some(received_at) = report.received_at else { return };
         let (sent_from, from) = self
             .places
@@ -435,14 +502,51 @@ impl Coming {
         });
     }
 
+    /// The packets that left as a burst, not those that trail behind.
+    fn burst(&self) -> &[Place] {
+        &self.places[..self.places.partition_point(|at| at.index < self.asked.trail)]
+    }
+
+    /// The share of the capacity that is free, by what trails behind the burst. The queue that the burst made
+    /// drains as fast as others leave the link alone; where it stands, they do not. Nothing if the last packets
+    /// left too early to tell.
+    fn room(&self) -> Option<f64> {
+        let burst = self.burst();
+        let (first, last) = (burst.first()?, burst.last()?);
+        let spacing = line(burst)?;
+        let delay = |at: &Place| at.received - at.sent;
+        let made = delay(last) - delay(first);
+        let later: Vec<&Place> = self.places[burst.len()..].iter().collect();
+        let late = || later.iter().filter(|at| at.sent - last.sent > LATE * made);
+        // Times this rough say nothing of a queue this short.
+        let rough = ROUGH * self.noise(spacing);
+        if made <= rough || late().count() < LATE_PACKETS {
+            return None;
+        }
+        let own = |at: &Place| spacing * f64::from(at.index - last.index);
+        let free = |at: &Place| {
+            let drained = delay(last) + own(at) - delay(at);
+            (drained / (at.sent - last.sent)).clamp(0.0, 1.0)
+        };
+        let stands = |at: &&&Place, share: f64| delay(at) - delay(first) > share * made;
+        // Others' bursts and pauses are shorter than all that: what is seen to the end counts.
+        if late().all(|at| stands(&at, STANDS)) {
+            return late().next_back().map(|at| free(at));
+        }
+        // The last packet that met something of it tells how fast it drains.
+        let early = later.iter().filter(|at| at.sent - last.sent > EARLY * made);
+        Some(early.take_while(|at| stands(at, REMAINS)).last().map_or(1.0, |at| free(at)))
+    }
+
     /// Whether most packets arrived together with their neighbours: something behind the bottleneck holds
     /// them back and lets them go together, or the clock that saw them is coarse.
     fn is_clumped(&self) -> bool {
-        let Some((first, last)) = self.places.first().zip(self.places.last()) else { return false };
+        let places = self.burst();
+        let Some((first, last)) = places.first().zip(places.last()) else { return false };
         let mean = (last.received - first.received) / f64::from((last.index - first.index).max(1));
-        let gaps = self.places.windows(2).map(|pair| (pair[1].received - pair[0].received).abs());
+        let gaps = places.windows(2).map(|pair| (pair[1].received - pair[0].received).abs());
         let close = gaps.filter(|gap| *gap <= CLOSE * mean).count();
-        close as f64 > CLUMPED * (self.places.len() - 1) as f64
+        close as f64 > CLUMPED * (places.len() - 1) as f64
     }
 
     /// Longest time without an arrival.
@@ -452,12 +556,12 @@ impl Coming {
 
     /// Seconds from packet to packet at the receiver, and the packets they rest on.
     fn spacing(&self) -> Option<(f64, f64)> {
+        let places = self.burst();
         if !self.is_clumped() {
-            return line(&self.places).map(|spacing| (self.places.len() as f64, spacing));
+            return line(places).map(|spacing| (places.len() as f64, spacing));
         }
         // Only the last packet of a clump arrived when it was seen; the last clump is cut off.
-        let ends: Vec<Place> = self
-            .places
+        let ends: Vec<Place> = places
             .windows(2)
             .filter(|pair| pair[1].received > pair[0].received)
             .map(|pair| pair[0])
@@ -468,15 +572,17 @@ impl Coming {
 
     /// Standard deviation of the receive times from the line.
     fn noise(&self, spacing: f64) -> f64 {
-        let n = self.places.len() as f64;
-        let offsets = || self.places.iter().map(|at| at.received - spacing * f64::from(at.index));
+        let places = self.burst();
+        let n = places.len() as f64;
+        let offsets = || places.iter().map(|at| at.received - spacing * f64::from(at.index));
         let mean = offsets().sum::<f64>() / n;
         libm::sqrt(offsets().map(|offset| (offset - mean) * (offset - mean)).sum::<f64>() / n)
     }
 
     /// Packets, their rate if the path spread them, and whether both halves agree.
     fn dispersion(&self) -> Option<(f64, f64, bool)> {
-        let (first, last) = (self.places.first()?, self.places.last()?);
+        let places = self.burst();
+        let (first, last) = (places.first()?, places.last()?);
         let (packets, spacing) = self.spacing()?;
         // What arrived in a moment by a clock this noisy may be anything.
         if !self.is_clumped() && spacing * packets < CLEAR * self.noise(spacing) / libm::sqrt(packets) {
@@ -485,7 +591,7 @@ impl Coming {
         if spacing * f64::from(last.index - first.index) < STRETCHED * (last.sent - first.sent) {
             return None;
         }
-        let (early, late) = self.places.split_at(self.places.len() / 2);
+        let (early, late) = places.split_at(places.len() / 2);
         let agrees = !self.is_clumped()
             && line(early).zip(line(late)).is_some_and(|(a, b)| (a / b - 1.0).abs() <= AGREE);
         Some((packets, 1.0 / spacing, agrees))
@@ -525,5 +631,48 @@ mod tests {
     fn a_train_is_two_milliseconds_of_the_link_and_on_a_thin_one_hardly_longer_than_it_must_be() {
         let length = |mbit: f64| Trains::length(mbit * 1e6 / 12_000.0);
         assert_eq!([1.0, 10.0, 20.0, 60.0, 150.0, 1_000.0].map(length), [5.0, 5.0, 8.0, 10.0, 25.0, 32.0]);
+    }
+
+    /// A burst of 24 packets and its trail over a link of 1000 packets per second of which others use a share.
+    fn room(others: f64) -> Option<f64> {
+        let mut trains = Trains::new(Bytes(1000));
+        let train = trains.first(Time::ZERO, 32.0, Some(0.2))?;
+        let (mut sent, mut queue) = (0.0, if others >= 1.0 { 0.01 } else { 0.0 });
+        let mut told = None;
+        for number in 0..train.packets {
+            queue += 0.001;
+            let at = |seconds: f64| Time::from_nanos((seconds * 1e9) as u64);
+            let report = Report {
+                now: at(sent + 1.0),
+                sent_at: at(sent),
+                received_at: Some(at(sent + queue + 0.05)),
+                bytes: Bytes(1000),
+                train: Some(train.number),
+            };
+            if let Some(Sample::Room(room)) = trains.hear(&report, 0.0) {
+                told = Some(room);
+            }
+            let gap = train.gap(number, Bytes(1000)).as_secs_f64();
+            sent += gap;
+            queue = f64::max(queue - (1.0 - others) * gap, if others >= 1.0 { 0.01 } else { 0.0 });
+        }
+        assert!((trains.capacity()? / 1000.0 - 1.0).abs() < 0.01);
+        told
+    }
+
+    #[test]
+    fn the_trail_of_the_first_burst_tells_a_busy_link_from_a_free_one() {
+        let free = room(0.0).unwrap_or_default();
+        assert!(free > 0.95, "{free}");
+        let half = room(0.5).unwrap_or_default();
+        assert!((half - 0.5).abs() < 0.15, "{half}");
+        let busy = room(1.0).unwrap_or(1.0);
+        assert!(busy < 0.1, "{busy}");
+    }
+
+    #[test]
+    fn a_short_first_flight_has_no_trail() {
+        let mut trains = Trains::new(Bytes(1000));
+        assert_eq!(trains.first(Time::ZERO, 10.0, Some(0.2)).and_then(|train| train.trail), None);
     }
 }
