@@ -13,7 +13,7 @@ use super::{Policy, Skyhaul};
 use crate::units::Time;
 
 /// Below this share of the capacity …
-const STARVED: f64 = 0.12;
+pub(super) const STARVED: f64 = 0.12;
 /// … or this one, if packets were lost to a full queue, which flows of our kind do not fill …
 const BESIDE_FILLERS: f64 = 0.2;
 /// … for so many seconds and round trips we are starved: flows of our kind part by less after a join.
@@ -54,6 +54,8 @@ const RISE: f64 = 0.005;
 pub(super) struct Compete {
     starved: Option<Starved>,
     given_up: Option<Time>,
+    /// When a round lost packets to a full queue on a shared link.
+    overflowed_at: Option<Time>,
     floor: Option<f64>,
     lost: f64,
     /// Share of the capacity that is delivered, once a floor is held, and queue beyond what we want.
@@ -101,10 +103,25 @@ impl Compete {
         self.floor.is_some() && self.lost > OVERFLOWS && self.queue > STANDS
     }
 
+    /// A round lost packets to a full queue, which flows of our kind do not fill.
+    pub fn hear_overflow(&mut self, now: Time) {
+        self.overflowed_at = Some(now);
+    }
+
+    /// Whether a queue ran over on a shared link not long ago: who does that is not of our kind.
+    pub fn are_fillers(&self, now: Time) -> bool {
+        self.overflowed_at.is_some_and(|at| between(at, now) < FILLERS)
+    }
+
+    /// No floor, and nothing counted towards one.
+    fn start_anew(&mut self, given_up: Option<Time>) {
+        *self = Compete { given_up, overflowed_at: self.overflowed_at, ..Compete::default() };
+    }
+
     /// A round has ended.
     pub fn end_round(&mut self, share: &Share) {
         let Some(capacity) = share.shared else {
-            *self = Compete { given_up: self.given_up, ..Compete::default() };
+            self.start_anew(self.given_up);
             return;
         };
         if self.floor.is_some() {
@@ -160,7 +177,7 @@ impl Compete {
         };
         *floor = next.min(FLOOR_MOST);
         if *floor < STARVED {
-            *self = Compete { given_up: Some(share.now), ..Compete::default() };
+            self.start_anew(Some(share.now));
         }
     }
 }
@@ -171,11 +188,6 @@ impl Skyhaul {
         self.compete.floor().zip(self.trains.capacity()).map_or(0.0, |(floor, capacity)| floor * capacity)
     }
 
-    /// Whether a queue ran over on a shared link not long ago: who does that is not of our kind.
-    pub(super) fn are_fillers(&self, now: Time) -> bool {
-        self.overflowed_at.is_some_and(|at| between(at, now) < FILLERS)
-    }
-
     /// A round has ended on a link of this capacity, if others share it.
     pub(super) fn look_for_fillers(&mut self, finding: &Finding, shared: Option<f64>) {
         self.compete.end_round(&Share {
@@ -184,7 +196,7 @@ impl Skyhaul {
             rate: finding.rate,
             queue: finding.least_of_all - self.target(),
             lost: finding.lost / finding.packets.max(1.0) - self.judge.noise(),
-            fillers: self.are_fillers(finding.now),
+            fillers: self.compete.are_fillers(finding.now),
             round_trip: self.round_trip(),
             app_limited: finding.app_limited,
         });

@@ -1,5 +1,6 @@
 //! Cruise: once per round, the window that keeps a small queue.
 
+use super::compete::STARVED;
 use super::path::between;
 use super::round::Finding;
 use crate::units::Time;
@@ -39,8 +40,7 @@ const SHARED_STEP: f64 = 0.01;
 const SHARED_GAIN: f64 = 0.25;
 /// … and this part of what trains find free beyond what we use, which is all of it for several of us together.
 const SHARED_LEFT: f64 = 0.2;
-/// Who has less than this share of the capacity adds more, and so does everyone beside senders that fill the queue.
-const STARVED: f64 = 0.12;
+/// Who is starved adds more, and so does everyone beside senders that fill the queue.
 const MORE_STEP: f64 = 0.04;
 /// After congestion no growth for so many round trips, and none beyond what went through for this long.
 const HOLD: f64 = 3.0;
@@ -72,7 +72,7 @@ pub(super) struct View {
     /// What trains found available by all signs, when others share the link …
     pub free: Option<f64>,
     /// … and whether that is so much that nobody else can be there for whom to make room.
-    pub left: bool,
+    pub alone: bool,
     /// Packets were lost to a full queue on a shared link: who does that is not of our kind.
     pub fillers: bool,
 }

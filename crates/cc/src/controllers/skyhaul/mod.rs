@@ -78,19 +78,13 @@ const SCALED: f64 = 0.9;
 /// The link counts as shared for so long after trains said so: for jumps, and for growth.
 const SHARED_JUMP: f64 = 5.0;
 const SHARED_GROWTH: f64 = 10.0;
-/// In shared state a dip becomes permanent by this part of our share of the capacity …
-const SHARED_CUT: f64 = 0.3;
-/// … half of that over so many seconds of a round trip: others take more of the time until the next one to fill it …
-const SHARED_CUT_TIME: f64 = 0.5;
-/// … and an ECN mark leaves this much of the window.
+/// An ECN mark leaves this much of the window.
 const MARKED: f64 = 0.85;
 /// The least queue of an emergency in round trips while flows become equal: they make a queue on purpose.
 const SETTLING_LIMIT: f64 = 0.25;
 /// A queue is denied by trains that find so many times more free than we use, in so many rounds.
 const FREE: f64 = 1.25;
 const ODD_ROUNDS: u32 = 2;
-/// What trains found free is looked at for a round trip and so many seconds.
-const RECENT: f64 = 0.3;
 /// Steps of the delay below this are not looked at.
 const STEP_LEAST: f64 = 0.001;
 /// Packets after which a new round trip is known: some reports' worth.
@@ -157,8 +151,6 @@ pub struct Skyhaul {
     odd_rounds: u32,
     /// When the first of them ended.
     odd_since: Time,
-    /// When a round lost packets to a full queue on a shared link.
-    overflowed_at: Option<Time>,
     through: Through,
     idle: Idle,
 }
@@ -208,7 +200,6 @@ impl Skyhaul {
             keep: None,
             odd_rounds: 0,
             odd_since: Time::ZERO,
-            overflowed_at: None,
             through: Through::default(),
             idle: Idle::default(),
         }
@@ -416,11 +407,9 @@ impl Skyhaul {
             self.path.learn_offset(0.9 * finding.least);
         }
         if congested && shared.is_some() {
-            self.overflowed_at = Some(finding.now);
+            self.compete.hear_overflow(finding.now);
         }
-        let (free, left) = shared.map_or((None, false), |capacity| {
-            self.settle.look_for_room(finding, target, capacity, rate, round_trip.max(RECENT))
-        });
+        let (free, alone) = self.look_for_room(finding, shared, rate);
         let view = View {
             window: self.window.segments(),
             round_trip,
@@ -439,8 +428,8 @@ impl Skyhaul {
             capacity: self.trains.capacity().filter(|_| !noisy && self.trains.is_trusted()),
             shared,
             free,
-            left,
-            fillers: self.are_fillers(finding.now),
+            alone,
+            fillers: self.compete.are_fillers(finding.now),
         };
         if self.gives_way(finding) {
             return;
@@ -462,12 +451,7 @@ impl Skyhaul {
         let verdict = self.dips.end_round(finding, view.window, target, round_trip, view.shared.is_some());
         if let Some(verdict) = verdict {
             self.hear_verdict(verdict, finding);
-            if let Some(capacity) = view.shared.filter(|_| !view.left) {
-                // The dip stays: with the same addition for everyone, flows become equal. Who has more cuts more.
-                let most = SHARED_CUT / (1.0 + round_trip / SHARED_CUT_TIME);
-                self.window.scale(1.0 - (most * rate / capacity).min(most));
-                self.settle.cut();
-            }
+            self.cut_after_dip(&view);
         }
         if noisy && !self.cruise.is_full() {
             let window = self.cruise.fill(&view);

@@ -50,10 +50,16 @@ const ECHO: u32 = 1;
 /// bandwidth-delay product of queue there is room for what others have not yet yielded.
 const RAMP: f64 = 0.1;
 const RAMP_ROUNDS: u32 = 3;
-/// Trains that are remembered.
+/// At other times a dip becomes permanent by this part of our share of the capacity …
+const DIP_CUT: f64 = 0.3;
+/// … half of that over so many seconds of a round trip: others take more of the time until the next one to fill it.
+const DIP_CUT_TIME: f64 = 0.5;
+/// Trains that are remembered …
 const FOUND: usize = 5;
 /// … and how many of them are several.
 const FOUND_LEAST: usize = 3;
+/// What they found free is looked at for a round trip and at least so many seconds.
+const RECENT: f64 = 0.3;
 /// So much of the capacity free beside what we use, without a queue, for so many rounds: the others have gone.
 const LEFT: f64 = 0.25;
 const LEFT_ROUNDS: u32 = 2;
@@ -107,26 +113,6 @@ impl Settle {
         Some((*recent.first()?, *recent.get(1)?)).filter(|_| recent.len() >= FOUND_LEAST)
     }
 
-    /// What is free on a shared link by all signs, and whether nobody is there any more: there has been no queue for
-    /// some rounds, and trains found much more than we use.
-    pub fn look_for_room(
-        &mut self,
-        finding: &Finding,
-        target: f64,
-        capacity: f64,
-        rate: f64,
-        seconds: f64,
-    ) -> (Option<f64>, bool) {
-        let found = self.found(finding.now, seconds);
-        let much = found.is_some_and(|(_, but_one)| but_one > rate + LEFT * capacity);
-        let alone = much && finding.least < 0.5 * target;
-        self.alone = if alone { self.alone.saturating_add(1) } else { 0 };
-        if self.alone >= LEFT_ROUNDS {
-            return (found.map(|(_, but_one)| but_one), true);
-        }
-        (found.map(|(least, _)| least), false)
-    }
-
     /// The share that a newcomer takes.
     pub fn ramp(&self) -> Option<f64> {
         self.ramp.map(|rounds| RAMP * f64::from(rounds + 1))
@@ -167,6 +153,34 @@ impl Skyhaul {
         }
     }
 
+    /// What is free on a link of this capacity that others share by all signs, while we use `rate` of it, and whether
+    /// nobody else is there any more: there has been no queue for some rounds, and trains found much more than we use.
+    pub(super) fn look_for_room(
+        &mut self,
+        finding: &Finding,
+        shared: Option<f64>,
+        rate: f64,
+    ) -> (Option<f64>, bool) {
+        let Some(capacity) = shared else { return (None, false) };
+        let found = self.settle.found(finding.now, self.round_trip().max(RECENT));
+        let much = found.is_some_and(|(_, but_one)| but_one > rate + LEFT * capacity);
+        let alone = much && finding.least < 0.5 * self.target();
+        self.settle.alone = if alone { self.settle.alone.saturating_add(1) } else { 0 };
+        if self.settle.alone >= LEFT_ROUNDS {
+            return (found.map(|(_, but_one)| but_one), true);
+        }
+        (found.map(|(least, _)| least), false)
+    }
+
+    /// A dip on a shared link is over and becomes permanent: with the same addition for everyone, flows become equal.
+    /// Who has more cuts more.
+    pub(super) fn cut_after_dip(&mut self, view: &View) {
+        let Some(capacity) = view.shared.filter(|_| !view.alone) else { return };
+        let most = DIP_CUT / (1.0 + view.round_trip / DIP_CUT_TIME);
+        self.window.scale(1.0 - (most * view.rate / capacity).min(most));
+        self.settle.cut();
+    }
+
     /// A round on a shared link has ended; whether the window is decided.
     pub(super) fn end_settling_round(&mut self, finding: &Finding, view: &View) -> bool {
         let Some(capacity) = view.shared.filter(|_| self.phase == Phase::Cruise) else { return false };
@@ -198,7 +212,7 @@ impl Skyhaul {
         if self.settle.turn == 0 {
             self.settle.draw(finding.now);
             let idle = view.free.is_some_and(|free| free > view.rate + IDLE * capacity);
-            if !(view.left || idle && finding.least < view.target) {
+            if !(view.alone || idle && finding.least < view.target) {
                 self.window.scale(1.0 - (CUT * view.rate / capacity).min(CUT_MOST));
                 self.settle.cut();
                 return true;

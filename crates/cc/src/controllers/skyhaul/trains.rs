@@ -10,6 +10,7 @@
 //! between is counted for the time in which the packets really left.
 
 use super::path::between;
+use super::SHARED_GROWTH;
 use crate::event::{Report, Trail, Train};
 use crate::parts::draw::draw;
 use crate::units::{Bytes, Duration, Rate, Time};
@@ -47,8 +48,6 @@ const STRETCHED: f64 = 1.3;
 const SHARED: std::ops::Range<f64> = 1.15..2.1;
 /// Two such of the last three are sure: others pause after a train of their own.
 const STRETCHED_OF: u8 = 0b111;
-/// Others are known for so many seconds.
-const KNOWN: f64 = 10.0;
 /// Stretch of a paced train that others cannot cause.
 const FELL: f64 = 2.2;
 /// A paced train speaks of the available rate if its pace was this close to C.
@@ -435,7 +434,7 @@ impl Trains {
         let stretched = stretch > SHARED.start + unsure && stretch < SHARED.end + unsure;
         self.stretched = (self.stretched << 1 | u8::from(stretched)) & STRETCHED_OF;
         // Two in a row tell of others; who knows of them hears them by two of three, unless times are noise.
-        let known = self.shared_at.is_some_and(|at| between(at, first.sent_at) < KNOWN);
+        let known = self.shared_at.is_some_and(|at| between(at, first.sent_at) < SHARED_GROWTH);
         let two = self.stretched & 0b11 == 0b11;
         let sure = two || (known && unsure < 0.02 && self.stretched.count_ones() > 1);
         if stretched && sure {
