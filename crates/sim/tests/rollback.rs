@@ -7,6 +7,7 @@ use skyhaul_cc::{registry, Bytes, Duration, Rate, Setup, Share, Time};
 use skyhaul_pep::{Standing, Trouble};
 use skyhaul_sim::scenario::{Change, Dir, Scenario};
 use skyhaul_sim::tunnel::{Outcome, Pair, Passage, Plan, Reader, TcpAnswer, TcpModel, Transfer};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
 const MIB: u64 = 1 << 20;
@@ -251,6 +252,28 @@ fn nothing_is_detected_where_nothing_is_wrong() {
             println!("{name}, idle {idle}: {:?}", stats.rollback);
         }
     }
+}
+
+#[test]
+fn full_datagrams_of_data_stand_for_full_probes_and_cost_a_thin_link_nothing() {
+    let mut scenario = slow();
+    scenario.forward.rate = Rate::mbit(10);
+    let mut pair = pair_on(&scenario, vec![Transfer::new(Dir::Forward, u64::MAX)]);
+    let probes = [Dir::Forward, Dir::Back].map(|_| Arc::new(AtomicU32::new(0)));
+    let counts = probes.clone();
+    pair.filter(Box::new(move |now, dir, datagram| {
+        // A word that is full and no answer.
+        if now >= seconds(5) && datagram.first().is_some_and(|kind| kind & 0xfc == 0x24) {
+            counts[dir as usize].fetch_add(1, Ordering::Relaxed);
+        }
+        Passage::Pass
+    }));
+    pair.run(seconds(25));
+    let [forward, back] = probes.map(|probes| probes.load(Ordering::Relaxed));
+    assert!(forward <= 3, "{forward} full probes beside data in 20 s");
+    assert!(back >= 20, "{back} full probes in 20 s where nothing else is full");
+    assert!(pair.down(Dir::Forward).is_none());
+    assert_exact(pair.outcomes());
 }
 
 #[test]

@@ -138,6 +138,8 @@ pub(super) struct Host {
     /// Send times of the newest packet acknowledged, and of the newest full one.
     pub(super) newest_acked: Option<Time>,
     pub(super) newest_full: Option<Time>,
+    /// When the newest full one left.
+    pub(super) sent_full: Option<Time>,
     /// Packets acknowledged and lost lately; both are halved now and then.
     recent: (u64, u64),
     /// Losses whose bytes are not those quinn-proto counted; none, if the adapter is right.
@@ -164,6 +166,7 @@ impl Host {
             full,
             newest_acked: None,
             newest_full: None,
+            sent_full: None,
             recent: (0, 0),
             disagreements: 0,
         }
@@ -240,6 +243,9 @@ impl Host {
     /// A packet left: its bytes on the wire, and those that QUIC counts.
     pub(super) fn on_sent(&mut self, at: Time, bytes: Bytes, quic: Bytes) {
         self.first_sent.get_or_insert(at);
+        if quic >= self.full {
+            self.sent_full = Some(at);
+        }
         let state = self.delivery.on_sent(at, self.in_flight);
         self.in_flight += bytes;
         self.records.push_back(Record { at, bytes, quic, state, outstanding: true, forgiven: false });

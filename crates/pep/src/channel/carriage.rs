@@ -115,6 +115,7 @@ impl Channel {
             rtt: rtt.smoothed,
             acked: self.host.newest_acked.filter(moved),
             acked_full: self.host.newest_full.filter(moved),
+            sent_full: self.host.sent_full.filter(moved),
             has_flows: false,
             progress: Progress {
                 acked: self.host.acked_total,

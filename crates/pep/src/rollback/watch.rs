@@ -51,6 +51,8 @@ pub(crate) struct Look {
     /// Send time of the newest packet acknowledged, and of the newest full one, on the present carriage.
     pub(crate) acked: Option<Time>,
     pub(crate) acked_full: Option<Time>,
+    /// When the newest full one left.
+    pub(crate) sent_full: Option<Time>,
     /// Flows are open.
     pub(crate) has_flows: bool,
     /// What it has moved.
@@ -119,6 +121,8 @@ pub(crate) struct Watch {
     full_size: u16,
     rtt: Duration,
     has_flows: bool,
+    /// When the newest full datagram of data left, if others that left lately are known to have arrived.
+    sent_full: Option<Time>,
     /// Our words so far.
     number: u64,
     /// The highest number of a word that opened a line.
@@ -194,6 +198,7 @@ impl Watch {
             full_size: full_size.max(WORD as u16),
             rtt: Duration::from_millis(600),
             has_flows: false,
+            sent_full: None,
             number: 0,
             opened_by: 0,
             turn: 0,
@@ -334,6 +339,8 @@ impl Watch {
         (self.rtt, self.looked) = (look.rtt, self.looked.max(now));
         let learnt = self.any.learnt;
         self.has_flows = look.has_flows;
+        let lately = look.acked_full.is_some_and(|at| now - at <= self.patience());
+        self.sent_full = look.sent_full.filter(|_| lately);
         let lanes = match self.phase {
             Phase::Tcp => [Some(&mut self.line_lane), None],
             _ => [Some(&mut self.any), Some(&mut self.full)],

@@ -15,6 +15,8 @@ const SILENT: (Duration, Duration) = (Duration::from_millis(500), Duration::from
 const CARRIED: Duration = Duration::from_millis(500);
 /// … and by the TCP connection that carries.
 const BY_LINE: Duration = Duration::from_secs(1);
+/// Data that left within this time before a probe is due stands for it.
+const JUST: Duration = Duration::from_millis(50);
 /// Full probes while no flow is open.
 const IDLE_FULL: Duration = Duration::from_secs(3);
 /// Shortest and longest time between probes of a healthy path.
@@ -54,15 +56,35 @@ impl Watch {
 
     pub(super) fn probe_what_is_due(&mut self, now: Time) {
         let (any, full, line) = self.dues();
-        if full <= now {
+        let is_probed = full <= now && !self.data_probes(now);
+        if is_probed {
             self.probe(now, false, true);
         }
-        if any <= now && (full > now || self.phase != Phase::Udp || self.overdue_since(true).is_some()) {
+        if any <= now && (!is_probed || self.phase != Phase::Udp || self.overdue_since(true).is_some()) {
             self.probe(now, false, false);
         }
         if line.is_some_and(|at| at <= now) {
             self.probe(now, true, false);
         }
+    }
+
+    /// A full datagram of data that has just left is as good as a full probe, and costs a thin link nothing. Once one is
+    /// overdue, only probes will do: they do not wait for a window.
+    fn data_probes(&mut self, now: Time) -> bool {
+        if self.phase != Phase::Udp || self.overdue_since(true).is_some_and(|overdue| overdue <= now) {
+            return false;
+        }
+        let before = self.probes.back().map_or(self.full.acked, |probe| probe.at.max(self.full.acked));
+        let Some(at) = self.sent_full.filter(|&at| at > before && now <= at + JUST) else {
+            return false;
+        };
+        self.number += 1;
+        self.probes.push_back(Probe { number: self.number, at, full: true, by_tcp: false });
+        if self.probes.len() > PROBES {
+            self.probes.pop_front();
+        }
+        self.full.probed = at;
+        true
     }
 
     pub(super) fn probe(&mut self, now: Time, by_tcp: bool, full: bool) {
