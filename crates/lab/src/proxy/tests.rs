@@ -28,7 +28,9 @@ fn a_file_through_the_proxy_stays_below_the_limit_and_is_watched_midway() {
     let contender = proxies().find(|contender| contender.name == "rate").unwrap();
     let job = job("p1.up-270", contender, 8);
     let run = job.run(1).unwrap();
-    assert!(run.complete && run.goodput < job.limit() && run.goodput > 0.9 * job.limit(), "{run:?}");
+    // The limit counts with the mean loss; three deviations of that of 6,000 packets are 0.4 %.
+    let share = run.goodput / job.limit();
+    assert!(run.complete && (0.9..1.004).contains(&share), "{share} of the limit, {run:?}");
     let on_link = run.link_rate.unwrap();
     assert!(on_link > 9.5e6 && on_link <= 10.1e6, "{on_link}");
 }
