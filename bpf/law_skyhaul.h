@@ -51,6 +51,8 @@ struct law_skyhaul {
 	__u16 growth;        /* of the last round, in 2^-12 */
 	__u16 samples;       /* answers of this round and of the one before */
 	__u16 before;
+	__u16 hot_ms;        /* when the answers with a queue began, and the longest of their round trips in 64 us */
+	__u16 hot_rtt;
 	__u8 stage;          /* enum skyhaul_stage */
 	__u8 hot;            /* answers in a row with a queue */
 	__u8 flat;           /* rounds without growth of the rate, with no queue, with a long one, in this stage */
@@ -124,6 +126,12 @@ LAW_INLINE __u8 skyhaul_count(__u8 n)
 LAW_INLINE __u32 skyhaul_sum(__u32 a, __u32 b)
 {
 	return (__u32)fix_lower((__u64)a + b, 0xffffffffULL);
+}
+
+/* A round trip in 64 us, up to 4 s. */
+LAW_INLINE __u32 skyhaul_coarse(__u32 rtt)
+{
+	return (__u32)fix_lower(rtt >> 6, 0xffff);
 }
 
 LAW_INLINE void skyhaul_set(struct law_skyhaul *s, __u64 window)
@@ -297,7 +305,16 @@ LAW_INLINE void skyhaul_take_round_trip(struct law_skyhaul *s, const struct skyh
 	if (s->stage != SKYHAUL_START)
 		return;
 	hot = (__u32)skyhaul_clamp(s->least / 16, SKYHAUL_HOT_LEAST, SKYHAUL_HOT_MOST) + s->spread;
-	s->hot = rtt > s->least + hot ? skyhaul_count(s->hot) : 0;
+	if (rtt <= s->least + hot) {
+		s->hot = 0;
+		return;
+	}
+	if (!s->hot) {
+		s->hot_ms = (__u16)heard->now_ms;
+		s->hot_rtt = 0;
+	}
+	s->hot_rtt = (__u16)fix_upper(s->hot_rtt, skyhaul_coarse(rtt));
+	s->hot = skyhaul_count(s->hot);
 }
 
 LAW_INLINE void skyhaul_end_start(struct law_skyhaul *s)
@@ -312,12 +329,18 @@ LAW_INLINE void skyhaul_end_start(struct law_skyhaul *s)
 SKYHAUL_FUNCTION int skyhaul_start(struct law_skyhaul *s, const struct skyhaul_heard *heard)
 {
 	__u64 rate, grown, most;
+	__u32 lasted;
 
 	if (!s || !heard)
 		return 0;
-	if (s->hot >= skyhaul_clamp(s->before / 8, SKYHAUL_HOT_FEW, SKYHAUL_HOT_MANY)) {
-		skyhaul_end_start(s);
-		return 0;
+	lasted = (__u16)(heard->now_ms - s->hot_ms);
+	if (s->hot >= skyhaul_clamp(s->before / 8, SKYHAUL_HOT_FEW, SKYHAUL_HOT_MANY) &&
+	    lasted >= (s->least / 16) >> 10) {
+		if (skyhaul_coarse(heard->rtt) + (s->least >> 12) >= s->hot_rtt) {
+			skyhaul_end_start(s);
+			return 0;
+		}
+		s->hot = 0;
 	}
 	if (heard->app_limited || heard->flight * 2 * SKYHAUL_SEGMENT < s->window)
 		return 0;

@@ -70,6 +70,9 @@ pub(super) struct Law {
     /// Answers of this round and of the one before.
     samples: u16,
     before: u16,
+    /// When the answers with a queue began, and the longest of their round trips in 64 µs.
+    hot_ms: u16,
+    hot_rtt: u16,
     stage: Stage,
     /// Answers in a row with a queue.
     hot: u8,
@@ -118,7 +121,8 @@ const FLAT: u8 = 3;
 /// The start ends at a queue of D/16, at least 4 ms and at most 16 ms, as in HyStart++ (RFC 9406 §4.3) …
 const HOT_LEAST: u32 = 4_000;
 const HOT_MOST: u32 = 16_000;
-/// … that an eighth of a round's answers have seen without a break, eight of them at most.
+/// … that an eighth of a round's answers have seen without a break, eight of them at most, and for D/16; and it must not
+/// shrink meanwhile, as that of packets does which were held up for a moment.
 const HOT_ANSWERS: (u16, u16) = (2, 8);
 /// Queue wanted, in µs times the root of segments per second: 1.2/√B seconds, twice that of the rich form because
 /// round trips are coarser than one-way delays. The root makes unlike flows want unlike queues, so that equal
@@ -149,6 +153,11 @@ const QUIET: u8 = 16;
 const SPREAD_MOST: u32 = 20_000;
 /// Delays of bundled answers that are allowed for.
 const BUNDLE_MOST: u64 = 100_000;
+
+/// A round trip in 64 µs, up to 4 s.
+fn coarse(rtt: u32) -> u16 {
+    u16::try_from(rtt >> 6).unwrap_or(u16::MAX)
+}
 
 impl Law {
     /// A window of so many segments.
@@ -343,7 +352,15 @@ impl Law {
             return;
         }
         let hot = (self.least / 16).clamp(HOT_LEAST, HOT_MOST) + self.spread;
-        self.hot = if rtt > self.least + hot { self.hot.saturating_add(1) } else { 0 };
+        if rtt <= self.least + hot {
+            self.hot = 0;
+            return;
+        }
+        if self.hot == 0 {
+            (self.hot_ms, self.hot_rtt) = (heard.now_ms as u16, 0);
+        }
+        self.hot_rtt = self.hot_rtt.max(coarse(rtt));
+        self.hot = self.hot.saturating_add(1);
     }
 
     /// The first round trip of a path that was known: a quarter more or less is another path.
@@ -361,9 +378,13 @@ impl Law {
     fn start(&mut self, heard: &Heard) {
         // tidy: allow(eight): eighths of a count or of a time, no bits.
         let enough = (self.before / 8).clamp(HOT_ANSWERS.0, HOT_ANSWERS.1);
-        if u16::from(self.hot) >= enough {
-            self.end_start();
-            return;
+        let lasted = (heard.now_ms as u16).wrapping_sub(self.hot_ms);
+        if u16::from(self.hot) >= enough && u32::from(lasted) >= (self.least / 16) >> 10 {
+            if u32::from(coarse(heard.rtt)) + (self.least >> 12) >= u32::from(self.hot_rtt) {
+                self.end_start();
+                return;
+            }
+            self.hot = 0;
         }
         if heard.app_limited || u64::from(heard.flight) * 2 * SEGMENT < self.window {
             return;
