@@ -33,6 +33,13 @@ pub fn deviation(values: &[f64]) -> Option<f64> {
     Some((squares / (values.len() - 1) as f64).sqrt())
 }
 
+/// Jain's index of fairness: 1 for equal shares, 1/n if one of n has everything; `None` of nothing (Jain, Chiu and
+/// Hawe 1984).
+pub fn jain(shares: &[f64]) -> Option<f64> {
+    let (sum, squares) = shares.iter().fold((0.0, 0.0), |(sum, squares), x| (sum + x, squares + x * x));
+    (squares > 0.0).then(|| sum * sum / (squares * shares.len() as f64))
+}
+
 /// Middle value, or the mean of the two in the middle; `None` of nothing.
 pub fn median(values: &[f64]) -> Option<f64> {
     quantile(values, 0.5)

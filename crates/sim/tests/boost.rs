@@ -5,6 +5,7 @@
 use skyhaul_cc::units::{Bytes, Duration, Rate, Share, Time};
 use skyhaul_cc::{registry, Setup};
 use skyhaul_sim::scenario::{Dir, Jitter, RateBase, Scenario};
+use skyhaul_sim::stats;
 use skyhaul_sim::world::{Flow, Outcome, World};
 
 const MSS: Bytes = Bytes(1448);
@@ -104,8 +105,7 @@ fn fairness(outcomes: &[Outcome], from: usize, until: usize) -> (f64, f64) {
     let rates: Vec<f64> = outcomes.iter().map(|outcome| mbit(outcome, from, until)).collect();
     println!("{from} to {until} s: {rates:.1?}");
     let sum: f64 = rates.iter().sum();
-    let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
-    (sum * sum / (rates.len() as f64 * squares), sum)
+    (stats::jain(&rates).unwrap(), sum)
 }
 
 #[test]

@@ -5,8 +5,10 @@
 use skyhaul_cc::controllers::skyhaul::{Policy, Skyhaul, Start};
 use skyhaul_cc::{registry, Bytes, Duration, PathHistory, Rate, Setup, Share, Time};
 use skyhaul_sim::scenario::{Change, Dir, Direction, Jitter, JitterShape, Scenario};
+use skyhaul_sim::stats;
 use skyhaul_sim::tcp::{AckOptions, SackBlocks};
 use skyhaul_sim::world::{Flow, Stamps, World};
+use std::ops::Range;
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 const S: fn(u64) -> Time = Time::from_secs;
@@ -54,6 +56,13 @@ fn used(world: &World, rate: Rate, from: Duration, to: Duration) -> f64 {
     let bins = (from.as_millis() / 10) as usize..(to.as_millis() / 10) as usize;
     let got: f64 = world.outcomes().iter().map(|outcome| outcome.delivered_in(bins.clone()).as_f64()).sum();
     got / (rate.bytes_in(to - from).as_f64() * EFFICIENCY)
+}
+
+/// Jain's index of what the flows got in these bins, and what that was.
+fn fairness(world: &World, bins: Range<usize>) -> (f64, Vec<f64>) {
+    let shares: Vec<f64> =
+        world.outcomes().iter().map(|outcome| outcome.delivered_in(bins.clone()).as_f64()).collect();
+    (stats::jain(&shares).unwrap(), shares)
 }
 
 /// Greatest queue as time, looked at every 5 ms from now until then.
@@ -272,11 +281,7 @@ fn who_joins_a_busy_link_overflows_no_queue_of_half_a_product_and_has_its_share_
                 world.add(Flow { start, ..flow(&scenario, Start::Cold) });
             }
             world.run(S(until)).unwrap();
-            let bins = settled as usize * 100..until as usize * 100;
-            let shares: Vec<f64> =
-                world.outcomes().iter().map(|outcome| outcome.delivered_in(bins.clone()).as_f64()).collect();
-            let (sum, squares) = (shares.iter().sum::<f64>(), shares.iter().map(|x| x * x).sum::<f64>());
-            let jain = sum * sum / (3.0 * squares);
+            let (jain, shares) = fairness(&world, settled as usize * 100..until as usize * 100);
             let what = format!("{mbit} Mbit/s, {rtt} ms, {later} ms later");
             assert!(jain > 0.9, "{what}: {jain}, {shares:?}");
             let share = used(&world, rate, MS(settled * 1000), MS(until * 1000));
@@ -296,10 +301,7 @@ fn three_flows_become_equal() {
         world.add(Flow { start: S(n * 10), ..flow(&scenario, Start::Cold) });
     }
     world.run(S(45)).unwrap();
-    let shares: Vec<f64> =
-        world.outcomes().iter().map(|outcome| outcome.delivered_in(2500..4500).as_f64()).collect();
-    let (sum, squares) = (shares.iter().sum::<f64>(), shares.iter().map(|x| x * x).sum::<f64>());
-    let jain = sum * sum / (3.0 * squares);
+    let (jain, shares) = fairness(&world, 2500..4500);
     assert!(jain > 0.97, "{jain}: {shares:?}");
     let share = used(&world, rate, MS(25_000), MS(45_000));
     assert!(share > 0.98, "{share}");

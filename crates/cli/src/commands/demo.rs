@@ -66,12 +66,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     save(&args.out, &rows::json(&results)?)?;
     print!("\n{}\n{}\n", rows::text(&results, &scenario), conclusion(&results));
     eprintln!("rows: {}", args.out.display());
-    Ok(ExitCode::from(u8::from(!results.iter().all(arrived))))
-}
-
-/// Whether what arrived is what was sent. A machine that is too busy to be measured may show that all the same.
-fn arrived(row: &Row) -> bool {
-    Row { valid: true, ..row.clone() }.passed()
+    Ok(ExitCode::from(u8::from(!results.iter().all(Row::arrived))))
 }
 
 fn outcome(row: &Row) -> String {
@@ -98,7 +93,7 @@ fn save(path: &PathBuf, text: &str) -> Result<(), Failure> {
 /// One sentence that follows from the rows.
 fn conclusion(rows: &[Row]) -> String {
     let good = |prefix: &str| {
-        let rows = rows.iter().filter(|row| row.scheme.starts_with(prefix) && arrived(row));
+        let rows = rows.iter().filter(|row| row.scheme.starts_with(prefix) && row.arrived());
         rows.max_by(|a, b| a.goodput_bit_per_s.total_cmp(&b.goodput_bit_per_s))
     };
     let Some(ours) = good("skyhaul:") else {
@@ -106,7 +101,7 @@ fn conclusion(rows: &[Row]) -> String {
     };
     let compare = |kernel: &Kernel| {
         let name = Scheme::Direct(*kernel).to_string();
-        let plain = rows.iter().find(|row| row.scheme == name && arrived(row))?;
+        let plain = rows.iter().find(|row| row.scheme == name && row.arrived())?;
         let ratio = plain.whole_seconds()? / ours.whole_seconds()?;
         let guess = if plain.complete { "" } else { " (extrapolated)" };
         let how = if ratio >= 1.0 { "times as fast as" } else { "times the speed of" };
@@ -170,7 +165,7 @@ mod tests {
     fn on_a_busy_machine_the_file_has_arrived_but_its_figures_do_not_count() {
         let mut ours = row("skyhaul:rate", 50e6);
         ours.valid = false;
-        assert!(arrived(&ours) && !ours.passed());
+        assert!(ours.arrived() && !ours.passed());
         let text = conclusion(&[row("direct:cubic", 0.5e6), ours]);
         assert!(
             text.contains("100 times as fast") && text.ends_with("run it again when it is not."),

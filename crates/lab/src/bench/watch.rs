@@ -129,10 +129,5 @@ impl Seen {
 
 /// Jain's index: 1 for equal shares, 1/n if one of n has all; 1 of nothing.
 pub(super) fn jain(shares: &[f64]) -> f64 {
-    let (sum, squares) = shares.iter().fold((0.0, 0.0), |(sum, squares), x| (sum + x, squares + x * x));
-    if squares > 0.0 {
-        sum * sum / (squares * shares.len() as f64)
-    } else {
-        1.0
-    }
+    stats::jain(shares).unwrap_or(1.0)
 }

@@ -363,14 +363,9 @@ impl Shares {
     }
 }
 
-/// Jain's index of fairness: 1 for equal shares, 1/n if one has everything (Jain, Chiu and Hawe 1984).
+/// Jain's index of fairness; zero of nothing.
 fn jain(rates: &[f64]) -> f64 {
-    let sum: f64 = rates.iter().sum();
-    let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
-    if squares == 0.0 {
-        return 0.0;
-    }
-    sum * sum / (rates.len() as f64 * squares)
+    stats::jain(rates).unwrap_or(0.0)
 }
 
 #[cfg(test)]

@@ -155,6 +155,11 @@ impl Row {
     /// Whether nothing went wrong: the bytes are right, the emulator kept up, the programs succeeded. Nothing goes wrong
     /// in what could not be tried.
     pub fn passed(&self) -> bool {
-        self.valid && self.error.is_none() && self.integrity_ok != Some(false)
+        self.valid && self.arrived()
+    }
+
+    /// The same but for the emulator: a machine that is too busy to be measured carries the bytes all the same.
+    pub fn arrived(&self) -> bool {
+        self.error.is_none() && self.integrity_ok != Some(false)
     }
 }

@@ -79,20 +79,21 @@ impl Watch {
             return false;
         };
         self.number += 1;
-        self.probes.push_back(Probe { number: self.number, at, full: true, by_tcp: false });
-        if self.probes.len() > PROBES {
-            self.probes.pop_front();
-        }
+        self.await_answer(Probe { number: self.number, at, full: true, by_tcp: false });
         self.full.probed = at;
         true
     }
 
-    pub(super) fn probe(&mut self, now: Time, by_tcp: bool, full: bool) {
-        let word = self.word(now, if full { self.full_size } else { WORD as u16 }, None);
-        self.probes.push_back(Probe { number: word.number, at: now, full, by_tcp });
+    fn await_answer(&mut self, probe: Probe) {
+        self.probes.push_back(probe);
         if self.probes.len() > PROBES {
             self.probes.pop_front();
         }
+    }
+
+    pub(super) fn probe(&mut self, now: Time, by_tcp: bool, full: bool) {
+        let word = self.word(now, if full { self.full_size } else { WORD as u16 }, None);
+        self.await_answer(Probe { number: word.number, at: now, full, by_tcp });
         if by_tcp {
             self.line_lane.probed = now;
         } else {
