@@ -187,6 +187,9 @@ enum Arrival {
 /// Holds a datagram back: direction and number of the datagram in that direction to extra delay.
 pub type Meddler = Box<dyn FnMut(Dir, u64) -> Duration>;
 
+/// When the machine that both ends and the link's emulator run on goes on, if it stands still at this time.
+pub type Stillness = Box<dyn FnMut(Time) -> Time>;
+
 /// Two ends and the links between them.
 pub struct Pair {
     ends: [End; 2],
@@ -204,6 +207,7 @@ pub struct Pair {
     outcomes: Vec<Outcome>,
     pattern: Data,
     meddler: Option<Meddler>,
+    stillness: Option<Stillness>,
     datagrams: [u64; 2],
     peak_held: [u64; 2],
     filter: Option<Filter>,
@@ -254,6 +258,7 @@ impl Pair {
             outcomes,
             pattern: pattern.into(),
             meddler: None,
+            stillness: None,
             datagrams: [0; 2],
             peak_held: [0; 2],
             filter: None,
@@ -273,6 +278,11 @@ impl Pair {
         self.meddler = Some(meddler);
     }
 
+    /// Lets the machine stand still from time to time: whatever was due then happens when it goes on.
+    pub fn stand_still(&mut self, stillness: Stillness) {
+        self.stillness = Some(stillness);
+    }
+
     /// Runs until `until`, or until every transfer has ended.
     pub fn run(&mut self, until: Time) {
         while !self.all_ended() {
@@ -290,6 +300,9 @@ impl Pair {
             let next = [arrival, wakes[0], wakes[1], start, read].into_iter().flatten().min();
             let Some(next) = next.filter(|&next| next <= until) else { break };
             self.now = self.now.max(next);
+            if let Some(stillness) = &mut self.stillness {
+                self.now = self.now.max(stillness(self.now));
+            }
             if arrival == Some(next) {
                 if let Some((_, (side, arrival))) = self.air.pop() {
                     self.arrived(side, arrival);

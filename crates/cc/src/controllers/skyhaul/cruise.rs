@@ -154,15 +154,19 @@ impl Cruise {
     }
 
     /// The window of a start that noise leaves without trains and without a queue to look at: twice
-    /// what goes through, until that no longer brings more two rounds later.
-    pub fn fill(&mut self, view: &View) -> f64 {
+    /// what goes through, until that no longer brings more two rounds later or the window is what was given for
+    /// the link.
+    pub fn fill(&mut self, view: &View, given: Option<f64>) -> f64 {
         let before = self.rates[0];
         self.rates = [self.rates[1], view.rate];
         if before > 0.0 && view.rate < FILLING.1 * before {
             self.full = true;
             return view.rate * (view.round_trip + view.target);
         }
-        (FILLING.0 * view.rate * view.round_trip).max(view.window)
+        let wanted = (FILLING.0 * view.rate * view.round_trip).max(view.window);
+        let Some(given) = given.filter(|given| wanted >= *given) else { return wanted };
+        self.full = true;
+        given.max(view.window)
     }
 
     /// Whether growth has to wait.

@@ -23,6 +23,7 @@ mod compete;
 mod cruise;
 mod dip;
 mod emergency;
+mod held;
 mod history;
 mod idle;
 mod judge;
@@ -40,11 +41,12 @@ mod trains;
 use crate::controller::{Controller, Estimates, PathHistory, Setup, Snapshot};
 use crate::event::{Ack, Loss, Report, Sent, Signal, Train};
 use crate::units::{Bytes, Duration, Rate, Time};
-use crate::window::Window;
+use crate::window::{segments, Window};
 use compete::Compete;
 use cruise::{target, Cruise, View};
 use dip::{Dips, Verdict};
 use emergency::Emergency;
+use held::Held;
 use history::Through;
 use idle::Idle;
 use judge::{Judge, Run};
@@ -123,6 +125,7 @@ pub struct Skyhaul {
     /// When the first flight began, and how many packets left with it.
     flight: (Time, f64),
     now: Time,
+    held: Held,
     path: Path,
     round: Round,
     last: Option<Finding>,
@@ -141,7 +144,9 @@ pub struct Skyhaul {
     plain: Plain,
     silent: bool,
     app_limited: bool,
-    /// Most in flight since the round before began, in packets.
+    /// Packets in flight …
+    in_flight: f64,
+    /// … and the most since the round before began.
     most_in_flight: f64,
     /// Window and rate at the ends of the last two rounds.
     before: [(f64, f64); 2],
@@ -177,6 +182,7 @@ impl Skyhaul {
             started: None,
             flight: (Time::ZERO, 0.0),
             now: Time::ZERO,
+            held: Held::new(setup),
             path: Path::new(),
             round: Round::default(),
             last: None,
@@ -195,6 +201,7 @@ impl Skyhaul {
             plain,
             silent: false,
             app_limited: false,
+            in_flight: 0.0,
             most_in_flight: 0.0,
             before: [(0.0, 0.0); 2],
             keep: None,
@@ -246,6 +253,7 @@ impl Skyhaul {
             Some(Run::Outage) => {
                 self.dips.cancel();
                 self.emergency.clear();
+                self.held.hear_outage();
                 self.steps.after_outage(self.path.base());
             }
             None => {}
@@ -257,6 +265,7 @@ impl Skyhaul {
             // The first answer was late: what was set rests on a rate.
             self.window.scale(self.round_trip() / round_trip);
         }
+        self.look_for_hold_up(report, received_at);
         let fell = base.zip(self.path.base()).map_or(0.0, |(before, now)| before - now);
         if self.phase == Phase::Cruise && fell > (0.4 * target).max(STEP_LEAST) {
             self.keep = Some((pace, KEEP_PACKETS));
@@ -332,6 +341,7 @@ impl Skyhaul {
                     if let Some(factor) = changed {
                         self.rescale(factor, rate, now);
                     }
+                    self.hear_late_burst(agrees);
                 }
             }
             Sample::Room(share) => self.hear_room(share, now),
@@ -343,7 +353,7 @@ impl Skyhaul {
                 self.available = Some((now, rate));
                 self.hear_what_is_free(rate, now);
                 self.settle.hear_available(now, rate);
-                let Phase::Validate { since, .. } = self.phase else { return };
+                let Phase::Validate { since, .. } = self.phase else { return self.fill_late(rate, now) };
                 if since.is_none_or(|since| sent_at < since) {
                     return;
                 }
@@ -454,13 +464,16 @@ impl Skyhaul {
             self.cut_after_dip(&view);
         }
         if noisy && !self.cruise.is_full() {
-            let window = self.cruise.fill(&view);
-            self.window.set(window);
+            if !finding.app_limited {
+                let given = self.given.map(|given| given.link * (round_trip + target));
+                let window = self.cruise.fill(&view, given);
+                self.window.set(window);
+            }
             return;
         }
         // While a dip or its echo is under way, the round shows the dip and not the window.
         let echo = under_way || self.dips.is_under_way() || (shared.is_some() && self.settle.is_echo());
-        if !echo && !finding.app_limited {
+        if !echo && (!finding.app_limited || self.is_free(&view)) {
             let window = self.cruise.after_round(finding.now, finding.least, &view);
             self.window.set(window);
         }
@@ -515,7 +528,8 @@ impl Controller for Skyhaul {
         self.now = sent.now;
         self.started.get_or_insert(sent.now);
         self.plain.hear_departure(sent.now, sent.bytes, sent.in_flight);
-        self.most_in_flight = self.most_in_flight.max(sent.in_flight.as_f64() / self.mss.as_f64().max(1.0));
+        self.in_flight = segments(sent.in_flight, self.mss);
+        self.most_in_flight = self.most_in_flight.max(self.in_flight);
         if self.phase == Phase::First && between(self.flight.0, sent.now) < FLIGHT {
             self.flight.1 += 1.0;
         }
@@ -541,10 +555,11 @@ impl Controller for Skyhaul {
         if self.round.ends_with(report.sent_at) {
             if let Some(mut finding) = self.round.end(report.now) {
                 // A host too busy to keep the pace says nothing about the link either (RFC 7661 §4.3).
-                finding.app_limited |= std::mem::take(&mut self.most_in_flight) < USED * self.effective();
-                if self.phase == Phase::First && self.has_flown() && report.sent_at > self.flight.0 {
-                    // No train told anything: grow without.
-                    self.phase = Phase::Cruise;
+                let most = std::mem::take(&mut self.most_in_flight);
+                self.make_haste(most, finding.app_limited);
+                finding.app_limited |= most < USED * self.effective();
+                if self.is_flight_over(report.sent_at) {
+                    self.end_silent_flight(report.now);
                 }
                 self.hear_noise(&mut finding);
                 self.end_round(&finding);
@@ -571,6 +586,7 @@ impl Controller for Skyhaul {
     fn on_ack(&mut self, ack: &Ack) {
         self.now = ack.now;
         self.silent = false;
+        self.in_flight = segments(ack.in_flight, self.mss);
         if self.rich {
             self.round.app_limited |= ack.app_limited;
             if !ack.app_limited && self.phase != Phase::First {
@@ -620,7 +636,7 @@ impl Controller for Skyhaul {
             return self.plain.pace();
         }
         let given = self.given_rate().filter(|_| self.phase == Phase::First);
-        Some(trains::rate(given.unwrap_or(PACE_GAIN * self.pace()), self.mss))
+        Some(trains::rate(given.unwrap_or(PACE_GAIN * self.held.haste() * self.pace()), self.mss))
     }
 
     fn history(&self) -> Option<PathHistory> {

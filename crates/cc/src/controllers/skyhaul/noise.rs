@@ -144,9 +144,10 @@ impl Skyhaul {
 
     /// What trains say in noise: nothing but in the start.
     pub(super) fn hear_long_burst(&mut self, sample: Sample) {
-        let Sample::Burst { rate, outlasts: true, .. } = sample else { return };
+        let Sample::Burst { packets, rate, outlasts: true, delay, .. } = sample else { return };
         let window = VALIDATED * rate * self.round_trip();
-        if self.fills_in_noise() && window > self.window.segments() {
+        let held_up = self.is_held_up(delay, packets / rate);
+        if self.fills_in_noise() && !held_up && window > self.window.segments() {
             self.window.set(window);
             self.cruise.filled();
         }

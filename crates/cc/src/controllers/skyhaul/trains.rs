@@ -107,8 +107,10 @@ pub(super) enum Sample {
         changed: Option<f64>,
         /// It lasted longer than any of its packets was held back.
         outlasts: bool,
-        /// The train left then.
+        /// The train left then …
         sent_at: Time,
+        /// … and its first packet was under way for so many seconds, on two clocks.
+        delay: f64,
     },
     /// What the queue of the first burst did afterwards: this share of the capacity is free.
     Room(f64),
@@ -324,6 +326,12 @@ impl Trains {
         self.last = None;
     }
 
+    /// What bursts have told is not true.
+    pub fn forget(&mut self) {
+        self.bursts.clear();
+        self.odd = None;
+    }
+
     /// After a pause: the next train is a burst and is believed alone, a paced one follows it at once.
     pub fn doubt(&mut self) {
         self.doubted = true;
@@ -416,7 +424,8 @@ impl Trains {
             let (packets, rate, agrees) = coming.dispersion()?;
             let changed = self.learn(rate, agrees);
             let outlasts = packets / rate > OUTLASTS * coming.longest_gap();
-            return Some(Sample::Burst { packets, rate, agrees, changed, outlasts, sent_at: first.sent_at });
+            let (sent_at, delay) = (first.sent_at, between(first.sent_at, first.received_at));
+            return Some(Sample::Burst { packets, rate, agrees, changed, outlasts, sent_at, delay });
         };
         let capacity = self.capacity()?;
         let steps = f64::from(last.index - first.index);
