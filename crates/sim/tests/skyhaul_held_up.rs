@@ -60,3 +60,27 @@ fn a_hold_up_in_the_start_costs_little_more_than_its_time() {
         }
     }
 }
+
+#[test]
+fn a_greeting_that_was_held_up_says_nothing_of_the_flight_after_it() {
+    for start in STARTS {
+        let goodput = |stop: Duration| {
+            let scenario = Scenario::find("p1.down-270").unwrap();
+            let plan = Plan::new(&scenario, start, 1).unwrap();
+            let file = Transfer { start: Time::from_secs(4), ..Transfer::new(Dir::Forward, 24 << 20) };
+            let mut pair = Pair::new(&scenario, plan, vec![Transfer::new(Dir::Forward, 200), file]).unwrap();
+            let from = Time::from_millis(1_500);
+            pair.stand_still(Box::new(move |now| if now >= from { now.max(from + stop) } else { now }));
+            pair.run(Time::from_secs(30));
+            pair.outcomes()[1].goodput().unwrap().as_bit() as f64 / 1e6
+        };
+        let calm = goodput(Duration::ZERO);
+        let least = if start == "skyhaul" { 80.0 } else { 110.0 };
+        assert!(calm > least, "{start}: {calm}");
+        for stop in [5, 30, 100] {
+            let held_up = goodput(MS(stop));
+            println!("{start}, {stop} ms: {held_up:.1} of {calm:.1}");
+            assert!(held_up > 0.95 * calm, "{start}, {stop} ms: {held_up} of {calm}");
+        }
+    }
+}

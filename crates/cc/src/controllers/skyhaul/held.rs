@@ -7,6 +7,7 @@
 
 use super::cruise::View;
 use super::path::between;
+use super::round::Finding;
 use super::{Phase, Policy, Skyhaul, FREE, SHARED_GROWTH, USED, VALID, VALIDATED};
 use crate::controller::Setup;
 use crate::event::Report;
@@ -32,7 +33,8 @@ const OUTAGE_ROUNDS: u32 = 3;
 pub(super) struct Held {
     /// Packets of the first flight.
     window: f64,
-    /// How long its first one was under way, by two clocks.
+    /// The number of its train, and how long the first packet of that was under way, by two clocks.
+    train: Option<u32>,
     delay: Option<f64>,
     again: u32,
     /// When it was begun again.
@@ -46,6 +48,7 @@ impl Held {
     pub fn new(setup: &Setup) -> Self {
         Held {
             window: segments(setup.initial_window, setup.mss),
+            train: None,
             delay: None,
             again: 0,
             again_at: Time::ZERO,
@@ -59,6 +62,11 @@ impl Held {
         self.haste
     }
 
+    /// This train is the first flight: those before were greetings.
+    pub fn begin(&mut self, train: Option<u32>) {
+        (self.train, self.delay) = (train, None);
+    }
+
     /// The path was cut for a moment.
     pub fn hear_outage(&mut self) {
         self.haste = 1.0;
@@ -70,11 +78,11 @@ impl Skyhaul {
     /// A packet has arrived: begins the first flight again if that was held up.
     pub(super) fn look_for_hold_up(&mut self, report: &Report, received_at: Time) {
         match self.phase {
-            Phase::First if report.train.is_some() => {
+            Phase::First if report.train.is_some() && report.train == self.held.train => {
                 self.held.delay.get_or_insert(between(report.sent_at, received_at));
             }
             Phase::First | Phase::Validate { .. } => {}
-            Phase::Cruise => self.held.delay = None,
+            Phase::Cruise => self.held.begin(None),
         }
         let rests_on_it = self.phase != Phase::First && self.available.is_none();
         let (Some(delay), Some(capacity)) = (self.held.delay, self.trains.capacity()) else { return };
@@ -90,7 +98,8 @@ impl Skyhaul {
     }
 
     fn begin_again(&mut self, now: Time) {
-        self.held = Held { delay: None, again: self.held.again + 1, again_at: now, ..self.held };
+        self.held = Held { again: self.held.again + 1, again_at: now, ..self.held };
+        self.held.begin(None);
         self.phase = Phase::First;
         self.flight = (now, 0.0);
         self.given_tried = false;
@@ -107,7 +116,8 @@ impl Skyhaul {
 
     /// The first flight is over and no train told anything: another one, or growth without.
     pub(super) fn end_silent_flight(&mut self, now: Time) {
-        if self.held.again < AGAIN_SILENT && !self.is_noisy() {
+        let told = self.given.is_some() || self.trains.capacity().is_some() || self.trains.so_far().is_some();
+        if !told && self.held.again < AGAIN_SILENT && !self.is_noisy() {
             self.begin_again(now);
         } else {
             self.phase = Phase::Cruise;
@@ -157,8 +167,10 @@ impl Skyhaul {
         }
     }
 
-    /// Whether several trains find much more free than goes through.
-    pub(super) fn is_free(&self, view: &View) -> bool {
-        view.shared.is_none() && view.available.is_some_and(|available| available > FREE * view.rate)
+    /// Whether trains find much more free than goes through, and no queue stands: the window may grow although the host
+    /// did not fill it.
+    pub(super) fn is_free(&self, finding: &Finding, view: &View) -> bool {
+        let free = view.available.is_some_and(|available| available > FREE * view.rate);
+        free && view.shared.is_none() && finding.least < 0.5 * view.target
     }
 }

@@ -473,7 +473,7 @@ impl Skyhaul {
         }
         // While a dip or its echo is under way, the round shows the dip and not the window.
         let echo = under_way || self.dips.is_under_way() || (shared.is_some() && self.settle.is_echo());
-        if !echo && (!finding.app_limited || self.is_free(&view)) {
+        if !echo && (!finding.app_limited || self.is_free(finding, &view)) {
             let window = self.cruise.after_round(finding.now, finding.least, &view);
             self.window.set(window);
         }

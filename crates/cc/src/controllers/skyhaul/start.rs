@@ -156,7 +156,9 @@ impl Skyhaul {
         let trail = (TRAIL * self.round_trip()).min(most);
         // Who begins at a given rate has something to send meanwhile.
         let trails = self.given.is_none() && self.policy != Policy::Exclusive;
-        self.trains.first(now, window, trails.then_some(trail))
+        let train = self.trains.first(now, window, trails.then_some(trail));
+        self.held.begin(train.as_ref().map(|train| train.number));
+        train
     }
 
     /// A burst has told this; whether it was one of the first flight.
