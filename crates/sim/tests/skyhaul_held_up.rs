@@ -47,7 +47,7 @@ fn a_machine_that_stands_still_a_part_of_the_time_uses_the_rest() {
 }
 
 #[test]
-fn a_hold_up_in_the_start_costs_little_more_than_its_time() {
+fn a_hold_up_in_the_start_drops_nothing_and_leaves_three_fifths_of_the_rate() {
     for start in STARTS {
         let (calm, _) = carry(start, 24, Box::new(|now| now));
         for at in (1_000..2_600).step_by(100) {
