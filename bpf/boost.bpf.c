@@ -126,7 +126,7 @@ void boost_cong_control(unsigned long long *ctx)
 	heard->min_rtt_us = sky_min_rtt_us(tp);
 	heard->acked = rs->acked_sacked;
 	/* A window that is hardly used, because the peer's is smaller, says as little of the path. */
-	heard->app_limited = rs->is_app_limited || rs->prior_in_flight * 2 < tp->snd_cwnd;
+	heard->app_limited = rs->is_app_limited || rs->prior_in_flight * 2ULL < law_boost_window(&own->law) >> 16;
 	heard->rate = 0;
 	heard->round = 0;
 	if (rs->delivered > 0 && rs->interval_us > 0) {
@@ -146,6 +146,8 @@ void boost_cong_control(unsigned long long *ctx)
 		own->told_ms = (__u32)(heard->now_us >> 10);
 		sky_tell(sk, EVENT_ROUND, sky_name);
 	}
+	if (heard->round)
+		learn_room(sk);
 }
 
 SEC("struct_ops")

@@ -522,7 +522,7 @@ BOOST_FUNCTION int law_boost_hear(struct law_boost *s, const struct boost_heard 
 /* Losses, a mark or a timeout. */
 BOOST_FUNCTION int law_boost_lose(struct law_boost *s, const struct boost_lost *loss)
 {
-	__u64 least, latest, queue, all, share, kept, floor;
+	__u64 least, latest, queue, all, chance, kept, floor;
 	int many, congestion;
 
 	if (!s || !loss)
@@ -535,8 +535,8 @@ BOOST_FUNCTION int law_boost_lose(struct law_boost *s, const struct boost_lost *
 	s->lost = (__u32)fix_lower((__u64)s->lost + loss->lost, ~0U);
 	s->events++;
 	all = (__u64)s->acked + s->lost;
-	share = fix_div((__u64)s->lost << 20, all);
-	many = s->events > 5 && share > s->usual + BOOST_SHARE(0.05);
+	chance = all * (s->usual + BOOST_SHARE(0.05)) + 5 * BOOST_ONE;
+	many = s->events > 5 && (__u64)s->lost << 20 > chance;
 	if (many && queue > BOOST_SHARE(0.01) && s->usual < BOOST_SHARE(0.01))
 		s->limit = s->limit ? (__u32)fix_lower(s->limit, queue) : (__u32)queue;
 	congestion = loss->signal == LAW_MARK || queue > BOOST_SHARE(0.25) || many ||

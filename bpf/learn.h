@@ -14,6 +14,9 @@
 #define LEARN_OLD 50
 #define LEARN_FRESH_NS (600ULL * 1000000000)
 #define LEARN_OLD_NS (86400ULL * 1000000000)
+/* Windows for which the send buffer should have room, and what a segment takes in it besides its payload. */
+#define LEARN_ROOM 4
+#define LEARN_BESIDES 768
 
 /* The peer's network: /24 of IPv4, /48 of IPv6. */
 FIX_INLINE void learn_key(const struct sock *sk, struct path_key *key)
@@ -96,6 +99,21 @@ FIX_INLINE const struct rate_sample *learn_sample(unsigned long long *ctx)
 	else
 		asm volatile("%0 = *(u64 *)(%1 + 8)" : "=r"(rs) : "r"(ctx));
 	return rs;
+}
+
+/*
+ * Once per round, after the window was set. The kernel gives the send buffer room for two windows. What was sent behind
+ * a hole stays there until the hole is filled: for a round trip, for two or three where the repetition is lost, too. On
+ * a noisy path such a buffer holds nothing else, and the link stands idle. There, and until the buffer has its room, one
+ * answer in a round trip shows the kernel twice the window; the pace bounds what leaves before the next.
+ */
+FIX_INLINE void learn_room(struct sock *sk)
+{
+	struct tcp_sock *tp = sky_tcp(sk);
+	__u64 room = (__u64)tp->snd_cwnd * LEARN_ROOM * (tp->mss_cache + LEARN_BESIDES);
+
+	if (tp->sacked_out && (__u64)(__u32)sk->sk_sndbuf < room)
+		tp->snd_cwnd = (__u32)fix_min(tp->snd_cwnd * 2ULL, tp->snd_cwnd_clamp);
 }
 
 FIX_INLINE void learn_pace(struct sock *sk, __u64 bytes_per_s)

@@ -123,6 +123,8 @@ void skyhaul_cong_control(unsigned long long *ctx)
 		own->told_ms = heard.now_ms;
 		sky_tell(sk, EVENT_ROUND, sky_name);
 	}
+	if (heard.round)
+		learn_room(sk);
 }
 
 SEC("struct_ops")

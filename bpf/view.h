@@ -80,6 +80,7 @@ struct sock_common {
 
 struct sock {
 	struct sock_common __sk_common;
+	int sk_sndbuf;
 	__u32 sk_pacing_status;
 	unsigned long sk_pacing_rate;
 	unsigned long sk_max_pacing_rate;

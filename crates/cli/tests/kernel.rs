@@ -268,6 +268,27 @@ fn needs_root_learnt_paths_are_shown_and_forgotten() {
 }
 
 #[test]
+fn needs_root_on_a_noisy_path_the_send_buffer_holds_what_waits_behind_holes() {
+    let Some(host) = Host::new() else { return };
+    let cable = Cable::with_delay_and_noise();
+    host.good(&["install", "skyhaul", "boost"]);
+    for law in ["skyhaul", "boost"] {
+        host.good_in(&cable.near, &["route", &cable.far_addresses()[0], law]);
+        let mut seen = String::new();
+        cable.transfer(0, true, 32 << 20, || seen = cable.connections());
+        let figure = |name: &str| -> u64 {
+            let number = |rest: &str| rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok();
+            seen.match_indices(name).filter_map(|(at, _)| number(&seen[at + name.len()..])).max().unwrap_or(0)
+        };
+        println!("{law}: {} bytes for {} segments", figure(",tb"), figure(" cwnd:"));
+        // The kernel alone gives two windows, of 2304 bytes per segment of 1448.
+        assert!(figure(" cwnd:") > 50 && figure(",tb") > 3 * 2304 * figure(" cwnd:"), "{law}: {seen}");
+    }
+    host.good(&["remove"]);
+    host.is_as_before();
+}
+
+#[test]
 fn needs_root_a_watch_sees_connections_begin_go_on_and_end() {
     let Some(host) = Host::new() else { return };
     let cable = Cable::new();

@@ -403,3 +403,25 @@ fn flows_of_our_own_kind_never_compete() {
         }
     }
 }
+
+/// Sixteen packets at 100 Mbit/s, a hundred at a gigabit: less than the queue we want.
+#[test]
+fn a_queue_too_short_to_hold_what_we_want_is_not_kept_overflowing() {
+    for (mbit, rtt, loss, packets) in [(100, 40, 0.01, 16), (1000, 20, 0.0, 100), (100, 40, 0.05, 24)] {
+        let rate = Rate::mbit(mbit);
+        let mut scenario = link(rate, MS(rtt), 1.0);
+        scenario.forward.loss = Share::new(loss).unwrap();
+        scenario.forward.queue = Bytes(1500 * packets);
+        let mut world = world(&scenario, 1);
+        world.add(flow(&scenario, Start::Cold));
+        world.run(S(20)).unwrap();
+        let before = drops(&world);
+        world.run(S(60)).unwrap();
+        let used = used(&world, rate, Duration::from_secs(20), Duration::from_secs(60)) / (1.0 - loss);
+        let packets_sent = rate.bytes_in(Duration::from_secs(40)).as_f64() / 1500.0;
+        let dropped = (drops(&world) - before) as f64 / packets_sent;
+        println!("{mbit} Mbit/s, {packets} packets: {used:.4} used, {dropped:.4} dropped");
+        assert!(used > 0.99, "{mbit} Mbit/s: {used} used");
+        assert!(dropped < 0.04, "{mbit} Mbit/s: {dropped} dropped");
+    }
+}

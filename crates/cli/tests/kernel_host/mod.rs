@@ -190,8 +190,17 @@ impl Cable {
     /// A link on which connections live long enough to learn something, between the terminal and the gateway of the
     /// lab.
     pub fn with_a_delay() -> Cable {
+        Cable::over(LINK)
+    }
+
+    /// The same, losing one packet in fifty on the way from near to far.
+    pub fn with_delay_and_noise() -> Cable {
+        Cable::over(&LINK.replace("[back]", "loss = \"2 %\"\n[back]"))
+    }
+
+    fn over(link: &str) -> Cable {
         let hosts = Hosts::new().expect("root may make namespaces");
-        let scenario = Scenario::parse(LINK, "test link").expect("the scenario is correct");
+        let scenario = Scenario::parse(link, "test link").expect("the scenario is correct");
         let link = hosts.link(&scenario, 1).expect("root may make a TUN device");
         let [near_addresses, far_addresses] =
             [emulate::TERMINAL, emulate::GATEWAY].map(|(v4, v6)| [IpAddr::from(v4), IpAddr::from(v6)]);
@@ -309,7 +318,7 @@ impl Cable {
 
     /// What `ss` says of the near end's connections.
     pub fn connections(&self) -> String {
-        let output = self.near.command("ss").args(["-tinH"]).output();
+        let output = self.near.command("ss").args(["-timnH"]).output();
         text(&output.expect("ss is part of iproute2").stdout)
     }
 }

@@ -264,6 +264,8 @@ pub(super) fn transfer(
 
 /// Size of the file before the one that counts: at 150 Mbit/s it is some round trips long.
 const WARM_UP: Bytes = Bytes::mib(32);
+/// Transfers shorter than that have no second half: bytes that waited behind a gap would pass for its rate.
+const STEADY_ROUND_TRIPS: u32 = 20;
 
 /// What a run has cost.
 struct Used {
@@ -434,7 +436,8 @@ fn file_row(run: &Run<'_>, frame: &Row, outcome: &Outcome, intact: Option<bool>)
         row.error.get_or_insert_with(|| reason.clone());
     }
     row.measure(time, link_limit(run, limit(run, run.bytes)));
-    row.second_half_bit_per_s = outcome.second_half.map(Rate::as_f64);
+    let steady = time >= run.scenario.rtt() * STEADY_ROUND_TRIPS;
+    row.second_half_bit_per_s = outcome.second_half.filter(|_| steady).map(Rate::as_f64);
     if outcome.ending == Ending::Stopped {
         let mean = Rate::from_f64(row.goodput_bit_per_s);
         let rate = outcome.second_half.or(Some(mean)).filter(|rate| *rate > Rate::ZERO);

@@ -210,7 +210,7 @@ impl Boost {
             mode: Mode::Normal,
             window: Window::from_bytes(setup.initial_window, setup.mss),
             learning: Learning::new(),
-            monitor: LossMonitor::new(),
+            monitor: LossMonitor::new(setup.mss),
             traffic: TrafficMonitor::new(),
             known: None,
             round_trip: RoundTrip::new(),

@@ -6,6 +6,8 @@
 //! | no | yes | no queue at all: the path has become longer |
 //! | no | no | somebody else fills the queue as fast as we empty it |
 //!
+//! Where a queue shorter than the one we want may be what loses packets (`short`), the dip is deeper than the losses.
+//!
 //! Whether others share the link is asked of the trains: a dip that empties the queue lowers the rate too,
 //! and its size is that of the answer.
 
@@ -32,6 +34,12 @@ const DECISIVE_DEPTH: std::ops::RangeInclusive<f64> = 0.25..=0.6;
 /// Rounds with a queue too long before a decisive dip.
 const STANDING_ROUNDS: u32 = 3;
 
+/// Where losses may be our own, a dip takes so many times what is lost …
+const DEPTH_LOSSES: f64 = 1.5;
+/// … and they were, if less than this part of them is left, and chance leaves no less, in standard deviations.
+const LEFT: f64 = 0.5;
+const DEVIATIONS: f64 = 3.0;
+
 /// A queue below this share of the last round's does not stand.
 const SHRINKS: f64 = 0.97;
 
@@ -42,7 +50,20 @@ struct Dip {
     queue: f64,
     rate: f64,
     window: f64,
+    /// The noise, where some of it may be losses of our own making, and the greatest queue.
+    doubted: Option<(f64, f64)>,
     rounds: u32,
+}
+
+/// Losses that were taken for noise and are our own.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Own {
+    /// The queue that overflows.
+    pub queue: f64,
+    /// The share that is lost without them.
+    pub noise: f64,
+    /// Packets received per second beside them.
+    pub rate: f64,
 }
 
 /// When to dip, and what came of it.
@@ -65,6 +86,8 @@ pub(super) enum Verdict {
     NoQueue(f64),
     /// Nothing clear.
     Unclear,
+    /// The queue overflowed before.
+    Overflow(Own),
 }
 
 impl Dips {
@@ -92,6 +115,7 @@ impl Dips {
         target: f64,
         round_trip: f64,
         shared: bool,
+        doubted: Option<f64>,
     ) -> Option<Verdict> {
         if let Some(dip) = &mut self.dip {
             dip.rounds += 1;
@@ -123,18 +147,23 @@ impl Dips {
             }
             let scatter = libm::sqrt(finding.lost + 1.0) / finding.packets.max(1.0);
             let least = (DEPTH_DEVIATIONS * scatter).clamp(*DEPTH_LEAST.start(), *DEPTH_LEAST.end());
-            (DEPTH * queue / round_trip).clamp(least, DEPTH_MOST)
+            let losses = DEPTH_LOSSES * doubted.unwrap_or(0.0);
+            (DEPTH * queue / round_trip).max(losses).clamp(least, DEPTH_MOST)
         };
         self.last = Some(finding.now);
         self.count = self.count.wrapping_add(1);
         self.standing = 0;
-        self.dip = Some(Dip { factor: 1.0 - depth, queue, rate: finding.rate, window, rounds: 0 });
+        let doubted = doubted.map(|noise| (noise, finding.greatest));
+        self.dip = Some(Dip { factor: 1.0 - depth, queue, rate: finding.rate, window, doubted, rounds: 0 });
         None
     }
 }
 
 impl Dip {
     fn judge(&self, finding: &Finding) -> Verdict {
+        if let Some(own) = self.own_losses(finding) {
+            return Verdict::Overflow(own);
+        }
         let taken = (1.0 - self.factor) * self.window / self.rate.max(1e-9);
         let fell = ((self.queue - finding.least) / taken.min(self.queue.max(1e-9))).clamp(-1.0, 2.0);
         let slower = libm::log(finding.rate.max(1e-9) / self.rate.max(1e-9)) / libm::log(self.factor);
@@ -146,6 +175,16 @@ impl Dip {
             (false, true) => Verdict::NoQueue(finding.least),
             (false, false) => Verdict::Unclear,
         }
+    }
+
+    fn own_losses(&self, finding: &Finding) -> Option<Own> {
+        let (noise, queue) = self.doubted?;
+        let expected = noise * finding.packets;
+        let fewer = finding.lost < LEFT * expected
+            && expected - finding.lost > DEVIATIONS * libm::sqrt(expected)
+            && 1.0 - self.factor > noise;
+        let noise = finding.lost / finding.packets.max(1.0);
+        fewer.then_some(Own { queue, noise, rate: self.rate })
     }
 }
 
@@ -172,7 +211,7 @@ mod tests {
                 steady: packets,
                 app_limited: false,
             };
-            dips.end_round(&finding, packets, queue, round_trip, false);
+            dips.end_round(&finding, packets, queue, round_trip, false, None);
             if dips.is_under_way() {
                 return 1.0 - dips.factor();
             }

@@ -62,6 +62,11 @@ impl Judge {
         self.noise
     }
 
+    /// The path itself loses this share, by a comparison.
+    pub fn know(&mut self, noise: f64) {
+        (self.noise, self.learned) = (noise, MEMORY);
+    }
+
     /// A packet that left then is lost.
     pub fn hear_loss(&mut self, sent_at: Time) {
         self.run += 1.0;

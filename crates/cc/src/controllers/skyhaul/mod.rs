@@ -34,6 +34,7 @@ mod plain;
 mod round;
 mod scavenge;
 mod settle;
+mod short;
 mod start;
 mod step;
 mod trains;
@@ -56,6 +57,7 @@ use plain::Plain;
 use round::{Finding, Round};
 use scavenge::Scavenge;
 use settle::Settle;
+use short::Short;
 use start::Given;
 use step::Steps;
 use trains::{Sample, Trains};
@@ -141,6 +143,7 @@ pub struct Skyhaul {
     compete: Compete,
     scavenge: Scavenge,
     settle: Settle,
+    short: Short,
     plain: Plain,
     silent: bool,
     app_limited: bool,
@@ -198,6 +201,7 @@ impl Skyhaul {
             compete: Compete::default(),
             scavenge: Scavenge::new(),
             settle: Settle::default(),
+            short: Short::default(),
             plain,
             silent: false,
             app_limited: false,
@@ -238,8 +242,13 @@ impl Skyhaul {
         (window / (self.round_trip() + self.reckoned_queue())).max(self.held())
     }
 
+    /// The queue we would want, whatever fits.
+    fn wanted(&self) -> f64 {
+        target(self.pace(), self.round_trip())
+    }
+
     fn target(&self) -> f64 {
-        target(self.pace(), self.round_trip()) + self.noise.queue()
+        self.short.bound(self.wanted()) + self.noise.queue()
     }
 
     fn is_shared(&self, now: Time, seconds: f64) -> bool {
@@ -388,6 +397,7 @@ impl Skyhaul {
 
     fn end_round(&mut self, finding: &Finding) {
         self.path.end_round();
+        self.short.end_round(finding.now);
         let deaf = self.judge.is_deaf();
         let (round_trip, target) = (self.round_trip(), self.target());
         if let Phase::Validate { rounds, .. } = &mut self.phase {
@@ -407,7 +417,8 @@ impl Skyhaul {
         let shared = self.trains.capacity().filter(|_| self.is_shared(finding.now, SHARED_GROWTH));
         self.look_for_joins(finding, shared.is_some(), target);
         self.look_for_fillers(finding, shared);
-        let congested = self.judge.is_congested(finding, target, self.compete.floor().is_none());
+        let learns = self.compete.floor().is_none() && !self.short.is_known();
+        let congested = self.judge.is_congested(finding, target, learns);
         if self.phase == Phase::Cruise && !finding.app_limited {
             self.through.hear(rate);
         }
@@ -458,7 +469,9 @@ impl Skyhaul {
             return;
         }
         let under_way = self.dips.is_under_way();
-        let verdict = self.dips.end_round(finding, view.window, target, round_trip, view.shared.is_some());
+        let alone = view.shared.is_none();
+        let doubted = short::doubted(self.judge.noise(), finding, self.wanted()).filter(|_| alone && !noisy);
+        let verdict = self.dips.end_round(finding, view.window, target, round_trip, !alone, doubted);
         if let Some(verdict) = verdict {
             self.hear_verdict(verdict, finding);
             self.cut_after_dip(&view);
@@ -501,6 +514,7 @@ impl Skyhaul {
     fn hear_verdict(&mut self, verdict: Verdict, finding: &Finding) {
         match verdict {
             Verdict::Queue | Verdict::Unclear => {}
+            Verdict::Overflow(own) => self.hear_own_losses(own, finding.now),
             // What others do in the same rounds looks like this too.
             Verdict::NoQueue(_) if self.is_shared(finding.now, SHARED_GROWTH) => {}
             Verdict::NoQueue(_) if self.noise.is_clumped() => self.noise.forget_level(),
