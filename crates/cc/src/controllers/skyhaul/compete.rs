@@ -9,7 +9,7 @@
 
 use super::path::between;
 use super::round::Finding;
-use super::{Policy, Skyhaul};
+use super::{Policy, Skyhaul, SHARED_GROWTH};
 use crate::units::Time;
 
 /// Below this share of the capacity …
@@ -29,6 +29,8 @@ const OVERFLOWS: f64 = 0.01;
 const STANDS: f64 = 0.002;
 /// For so many seconds after a queue ran over on a shared link others count as senders that fill it.
 const FILLERS: f64 = 15.0;
+/// That the link is shared is remembered for so many round trips, with the queue in them.
+const MEMORY_ROUND_TRIPS: f64 = 12.0;
 /// Share of the capacity that is held …
 const FLOOR: f64 = 1.0 / 3.0;
 /// … and more, up to this, where of ours less than this arrives: who answers no loss drops most of it.
@@ -189,7 +191,10 @@ impl Skyhaul {
     }
 
     /// A round has ended on a link of this capacity, if others share it.
-    pub(super) fn look_for_fillers(&mut self, finding: &Finding, shared: Option<f64>) {
+    pub(super) fn look_for_fillers(&mut self, finding: &Finding) {
+        // Whoever is starved in a queue of seconds hardly sends a train that could tell.
+        let memory = SHARED_GROWTH.max(MEMORY_ROUND_TRIPS * (self.round_trip() + finding.mean));
+        let shared = self.trains.capacity().filter(|_| self.is_shared(finding.now, memory));
         self.compete.end_round(&Share {
             now: finding.now,
             shared: shared.filter(|_| self.policy == Policy::Share),

@@ -416,7 +416,7 @@ impl Skyhaul {
         }
         let shared = self.trains.capacity().filter(|_| self.is_shared(finding.now, SHARED_GROWTH));
         self.look_for_joins(finding, shared.is_some(), target);
-        self.look_for_fillers(finding, shared);
+        self.look_for_fillers(finding);
         let learns = self.compete.floor().is_none() && !self.short.is_known();
         let congested = self.judge.is_congested(finding, target, learns);
         if self.phase == Phase::Cruise && !finding.app_limited {
