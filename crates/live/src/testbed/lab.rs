@@ -488,5 +488,13 @@ fn link_limit(run: &Run<'_>, limit: Rate) -> Option<Rate> {
 
 /// The greatest goodput of a file of this size.
 fn limit(run: &Run<'_>, bytes: Bytes) -> Rate {
-    run.scenario.limit_of(run.job.data(), bytes, run.scheme.payload_of_1500())
+    let limit = run.scenario.limit_of(run.job.data(), bytes, run.scheme.payload_of_1500());
+    match run.job {
+        // The clock runs from the moment at which the client has the server's connection, and data can be right behind.
+        Job::FtpDownloadActive => {
+            let travel = run.scenario.direction(run.job.data()).one_way;
+            bytes.per(limit.time_for(bytes).saturating_sub(travel))
+        }
+        _ => limit,
+    }
 }
