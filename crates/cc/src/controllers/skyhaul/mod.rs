@@ -11,7 +11,7 @@
 //!           one train paced at C validates: w = 0.99 A D
 //! cruise    per round: least q >= d/2: w += 0.5 (B (D + d) - w); else growth, at most to A (D + d)
 //! pace      w / (D + least q); window w (1 + feedback delay / D)
-//! dip       a round at w (1 - δ) every 4 s or 10 D tells a queue from a longer path
+//! dip       a round at w (1 - δ) every 4 s or 10 D tells a queue from a longer path, and our own losses from noise
 //! loss      congestion = more than the noise explains and at the top of the queue; else noise
 //! emergency q > max(4 d, 0.08 D, 5 ms) for D/8: w = b (D + d/2), b = what went through meanwhile
 //! change    two bursts agree on a new C: w scales with it, then a paced train validates
