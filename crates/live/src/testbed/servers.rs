@@ -1,7 +1,7 @@
 //! The server programs of the lab, each with a configuration of its own inside the server host.
 
 use std::fs;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -109,7 +109,7 @@ impl Server {
         report: &Path,
     ) -> Result<Server, LabError> {
         let end = Instant::now() + PATIENCE;
-        while host.run(|| TcpStream::connect_timeout(&address, PAUSE)).is_err() {
+        while !host.run(|| listens(address.port())) {
             if Instant::now() >= end || !matches!(self.child.try_wait(), Ok(None)) {
                 let said = fs::read_to_string(report).unwrap_or_default();
                 return Err(LabError::NotListening { program: self.program, address, said });
@@ -118,6 +118,24 @@ impl Server {
         }
         Ok(self)
     }
+}
+
+/// Whether a socket of this thread's network namespace listens on the port, by the kernel's table. Asking it by a connection
+/// would be a client to iperf3, which then resets whoever comes next.
+fn listens(port: u16) -> bool {
+    ["/proc/thread-self/net/tcp", "/proc/thread-self/net/tcp6"]
+        .iter()
+        .filter_map(|table| fs::read_to_string(table).ok())
+        .any(|table| has_listener(&table, port))
+}
+
+/// The second column is the local address and port in hex, the fourth the state; 0A is LISTEN.
+fn has_listener(table: &str, port: u16) -> bool {
+    let port = format!(":{port:04X}");
+    table.lines().any(|line| {
+        let mut columns = line.split_whitespace();
+        columns.nth(1).is_some_and(|local| local.ends_with(&port)) && columns.nth(1) == Some("0A")
+    })
 }
 
 impl Drop for Server {
@@ -186,6 +204,15 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_listener_is_found_in_the_kernels_table_and_a_connection_is_none() {
+        let table = "  sl  local_address rem_address   st tx_queue rx_queue\n\
+                     0: 0100007F:1451 00000000:0000 0A 00000000:00000000\n\
+                     1: 0100007F:0050 0100007F:C350 01 00000000:00000000\n";
+        assert!(has_listener(table, 5201));
+        assert!(!has_listener(table, 80) && !has_listener(table, 50_000) && !has_listener("", 80));
+    }
 
     #[test]
     fn a_missing_program_is_named_with_its_package() {
